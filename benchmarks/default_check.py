@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from softcheck.cases.case import Case
 from softcheck.contract import Violation
-from softcheck.probes.registry import EXCLUSIVE, PROBES
+from softcheck.probes.registry import EXCLUSIVE, PROBES, Effort
 from softcheck.run.plan import plan
 from softcheck.run.probing import ProbeTask, run_probe
 from softcheck.run.session import CaseMeasurement, Session
@@ -54,12 +54,12 @@ def run_cases(
 
 
 def run_probes(
-    session: Session, spec: str, dtypes: Sequence[str], probes: Iterable[str], *, quick: bool = False
+    session: Session, spec: str, dtypes: Sequence[str], probes: Iterable[str], *, effort: Effort = "normal"
 ) -> Iterator[list[Shown]]:
     """Yields the findings of each probe in each dtype."""
     for probe in probes:
         for dtype in dtypes:
-            probed = run_probe(session, ProbeTask(variant=spec, dtype=dtype, probe=probe, quick=quick))
+            probed = run_probe(session, ProbeTask(variant=spec, dtype=dtype, probe=probe, effort=effort))
             if probed is None:
                 yield []
                 continue

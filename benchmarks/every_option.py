@@ -6,8 +6,8 @@
 
 VARIANT is a name or FILE:FUNCTION, as ``softcheck report`` takes it: a softmax or log-softmax that declares a causal mask or takes a
 scale, or a cross-entropy that takes options. ``masks`` runs all 16900 pairs of queries and keys, with NaN and infinities behind the
-mask; ``scales`` all 31743 positive finite numbers of float16, on telling rows; ``losses`` the product of the options that the function
-has a parameter for, on telling rows of 15, 127 and 1024 logits, and judges the gradient too where there is one. ``--every N`` takes
+mask; ``scales`` all 31743 positive finite numbers of float16, on adversarial rows; ``losses`` the product of the options that the function
+has a parameter for, on adversarial rows of 15, 127 and 1024 logits, and judges the gradient too where there is one. ``--every N`` takes
 each N-th of them. The last line counts them; exits 1 where an output breaks a promise.
 """
 # ruff: noqa: INP001, T201 - a script, not a package; it prints
@@ -62,7 +62,7 @@ def masks(every: int, alignment: str) -> Iterator[tuple[str, NDArray[np.float64]
 
 
 def scales(every: int) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """The promises of each scale, and telling rows, [8, 33]."""
+    """The promises of each scale, and adversarial rows, [8, 33]."""
     random = np.random.default_rng(0)
     rows = random.normal(0, 1, (8, 33)) * np.array([1e-3, 1, 1, 10, 100, 1, 1, 1000])[:, None]
     rows[1], rows[2], rows[5, ::3], rows[6, 4] = 0.5, np.linspace(-20, 0, 33), -np.inf, 60.0
@@ -71,7 +71,7 @@ def scales(every: int) -> Iterator[tuple[str, NDArray[np.float64]]]:
 
 
 def losses(every: int, function: Callable[..., object]) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """The promises of each combination of options that a function has parameters for, and telling rows of one width, [8, columns].
+    """The promises of each combination of options that a function has parameters for, and adversarial rows of one width, [8, columns].
 
     Where it has no reduction, NaN for targets that are no columns is an option more.
     """

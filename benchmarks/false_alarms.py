@@ -5,7 +5,7 @@
     python benchmarks/false_alarms.py --resume FILE
 
 Correct are the built-in variants of the operation that declare no defect for the dtype, but for those that only probes show.
-Rows are drawn at widths from 1 to 2^17: those of the corpora's families (``softcheck.cases.random_rows``), and the telling rows and
+Rows are drawn at widths from 1 to 2^17: those of the corpora's families (``softcheck.cases.random_rows``), and the adversarial rows and
 rare values that every regime is tried with. Every variant that takes them is run on the same rows, and judged where they lie with
 ``judge_in_place``. With ``--device cpu`` launches are small; the numpy judge judges
 softmax there, and other operations are judged by torch as on a GPU. Families take turns by
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 DTYPES = ("float16", "bfloat16", "float32")
 TILES = (16, 64, 128, 256, 1024, 4096)
 MOST_TELLING = 1 << 21
-"""Elements of a batch of telling rows, which numpy makes."""
+"""Elements of a batch of adversarial rows, which numpy makes."""
 
 
 def _telling(draw: Draw) -> torch.Tensor:

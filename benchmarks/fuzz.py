@@ -224,7 +224,7 @@ def journal_target(folder: Path) -> Target:
         cases=digest_of((case,)),
         whole_corpus=False,
         probes=("empties",),
-        quick=False,
+        effort="normal",
         seed=0,
         generate=0,
         exhaustive=False,

@@ -169,7 +169,7 @@ class _Trial:
         given = (session, self.spec)
         steps = [
             run_cases(*given, declaration, first, dtypes, results, in_order=True),
-            run_probes(*given, dtypes, probes, quick=True),
+            run_probes(*given, dtypes, probes, effort="quick"),
             run_cases(*given, declaration, rest, dtypes, results, in_order=True),
             iter([None]),
             run_probes(*given, dtypes, probes),

@@ -159,10 +159,10 @@ class _Check:
 
     def _run_stages(self, session: Session, probes: tuple[str, ...]) -> None:
         """Runs every probe by itself; by its quick trials, and by all if these show nothing in any probe."""
-        for quick in (True, False):
+        for effort in ("quick", "normal"):
             for probe in probes:
                 kinds = set()
-                for shown in run_probes(session, self.planted.spec, self.planted.dtypes, (probe,), quick=quick):
+                for shown in run_probes(session, self.planted.spec, self.planted.dtypes, (probe,), effort=effort):
                     self.score.probes += 1
                     self._note(shown)
                     kinds |= {str(one.violation.kind) for one in shown}

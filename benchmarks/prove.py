@@ -149,7 +149,6 @@ STEPS = (
             ("loss", "losses tests/kernels/every_loss.py:loss@operation=cross_entropy"),
         )
     ),
-    Step("search", "python benchmarks/search_table.py --seconds 5 --output search.json", 500),
     Step(
         "false-alarms",
         "python benchmarks/false_alarms.py --jobs 9 --elements 3.4e11 --seconds 480 --output false-alarms.json",

@@ -1,4 +1,6 @@
-"""Simulates softmax kernels at their very worst and says how much of each proven bound they use.
+"""Simulates kernels at their very worst and says how much of each proven bound they use.
+
+Most compute softmax; some a cross-entropy with label smoothing, and the backward of softmax with rounded products.
 
     python benchmarks/simulate_bound.py [--rows N] [--seed S] [--output FILE]
 
@@ -12,8 +14,9 @@ kernel and of the standard contract's. Exits 1 where a kernel breaks its own bou
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,10 @@ from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import STANDARD, reference
 from softcheck.operations import bounds
 from softcheck.operations.arithmetic import WARP, Arithmetic
+from softcheck.operations.backward import SOFTMAX_BACKWARD
 from softcheck.operations.block import Block
+from softcheck.operations.operation import Operation
+from softcheck.operations.registry import operation as operation_of
 from softcheck.operations.softmax import SOFTMAX
 
 Singles = NDArray[np.float32]
@@ -38,6 +44,8 @@ CANDIDATES = 32
 """Neighbouring logits that are tried for the one that the exponent's roundings hurt most."""
 LOOSE = 0.5
 WIDE = 1024
+VOCABULARY = 129280
+"""Columns of the widest rows of losses and backwards: those of a large language model."""
 
 WIDTHS = {
     0.90: (1, 2, 2, 3, 4, 5, 7, 8, 12, 16, 24, 31, 32),
@@ -265,6 +273,138 @@ def peak(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.bool_]:
     return np.arange(shape[1]) == rng.integers(0, shape[1], (shape[0], 1))
 
 
+Operands = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """One way to compute another operation, and rows that are hard for it."""
+
+    name: str
+    operation: Operation
+    fmt: Format = FLOAT32
+    arithmetic: Arithmetic = STANDARD
+    families: Mapping[str, Callable[[np.random.Generator, tuple[int, int]], tuple[Values, Operands]]]
+    """Logits and operands of a [rows, columns] matrix."""
+    compute: "Callable[[Form, Singles, Mapping[str, Any], np.random.Generator], Values]"
+    """Computes the answers from float32 logits and the operands, before they are rounded to the format."""
+    sum_type: type[np.floating[Any]] = np.float32
+
+    def batch(self, family: str, shape: tuple[int, int], seed: tuple[int, ...]) -> Block:
+        """A batch of rows of one family, and what the judge makes of it."""
+        rng = np.random.default_rng(seed)
+        values, operands = self.families[family](rng, shape)
+        bits = encode(values, self.fmt)
+        logits, operation = decode(bits, self.fmt), self.operation.naming(operands)
+        with np.errstate(all="ignore"):
+            found = encode(self.compute(self, logits.astype(np.float32), operands, rng), self.fmt)
+        model, answer = bounds.model(self.arithmetic, self.fmt), operation.answer(logits, self.fmt, "nan")
+        return Block(0, bits, found, self.fmt, logits, logits, answer, model, operation)
+
+    def total(self, terms: Singles) -> Singles:
+        """Sums of rows, [rows, 1]."""
+        kernel = Kernel(self.name, self.arithmetic, self.fmt, sum_type=self.sum_type)
+        return plain_sum(terms, kernel).astype(np.float32)[:, None]
+
+
+def smoothed_loss(form: Form, x: Singles, operands: Operands, rng: np.random.Generator) -> Values:
+    """The loss as torch computes it, by the sum over the columns of the log-softmax."""
+    top, steps = x.max(axis=1, keepdims=True), rng.choice([-2, 2], (len(x), 1))
+    powers = exponentials(x, top, np.broadcast_to(steps, x.shape), KERNELS[0])
+    logarithms = (x - top) - np.log(form.total(powers))
+    smoothing = np.float32(form.operation.parameters["label_smoothing"])
+    picked = np.take_along_axis(logarithms, operands["target"][:, None], axis=1)
+    mean = form.total(logarithms) * (smoothing / np.float32(x.shape[1]))
+    return np.asarray(-(np.float32(1) - smoothing) * picked - mean, dtype=np.float64)
+
+
+def backward_of_rounded_products(form: Form, _x: Singles, operands: Operands, _rng: np.random.Generator) -> Values:
+    """The backward of softmax with the products of output and gradient in the format, as torch's CUDA kernel has them."""
+    y, grad = (operands[name].astype(np.float32) for name in ("y", "grad"))
+    products = decode(encode((y * grad).astype(np.float64), form.fmt), form.fmt).astype(np.float32)
+    return np.asarray(products - y * form.total(products), dtype=np.float64)
+
+
+def one_above_equal(rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Values, Operands]:
+    """One logit of 50 to 100 over equal ones, which is the target in every second row: the one whose sum in a lane drifts most."""
+    above, candidates = peak(rng, shape), rng.uniform(50, 100, (shape[0], CANDIDATES)).astype(np.float32)
+    additions = shape[1] if shape[1] <= WARP else -(-shape[1] // WARP)
+    sums = np.zeros_like(candidates)
+    for _ in range(additions):
+        sums += candidates
+    drift = np.abs(sums / (candidates.astype(np.float64) * additions) - 1)
+    chosen = np.take_along_axis(candidates, drift.argmax(axis=1, keepdims=True), axis=1)
+    values = np.where(above, chosen, 0.0)
+    return values, {"target": np.where(np.arange(shape[0]) % 2, above.argmax(axis=1), 0)}
+
+
+def one_below_equal(rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Values, Operands]:
+    """The first logit as far below equal ones as makes all additions of their terms round one way."""
+    least = 2.0 ** np.ceil(np.log2(np.log(shape[1]) + 1e-9))
+    values = np.zeros(shape)
+    values[:, 0] = -least * 2.0 ** rng.integers(20, 26, shape[0]) * rng.uniform(0.5, 1, shape[0])
+    return values, {"target": np.full(shape[0], shape[1] - 1)}
+
+
+def spread_out(rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Values, Operands]:
+    """Normal logits at any offset, with random targets."""
+    values = rng.standard_normal(shape) * 3 + rng.uniform(-100, 100, (shape[0], 1))
+    return values, {"target": rng.integers(0, shape[1], shape[0])}
+
+
+def around_subnormals(fmt: Format) -> Callable[[np.random.Generator, tuple[int, int]], tuple[Values, Operands]]:
+    """Outputs of a few least subnormals beside one near 1, and gradients of any size, or that put products just beyond half of one."""
+
+    def operands(rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Values, Operands]:
+        large = peak(rng, shape)
+        few = fmt.least_subnormal * rng.choice([1.0, 1.0, 3.0, 5.0, 16.0], (shape[0], 1))
+        y = np.where(large, 1.0, few)
+        grad = (0.5 + fmt.unit_roundoff * rng.choice([-1, 1], (shape[0], 1))) * 2.0 ** rng.integers(
+            -2, 2, (shape[0], 1)
+        )
+        grad = np.where(large & (rng.uniform(size=(shape[0], 1)) < 0.5), 0.0, np.broadcast_to(grad, shape))
+        grad = np.where(rng.uniform(size=(shape[0], 1)) < 0.5, grad, rng.uniform(-2, 2, shape))
+        return np.zeros(shape), {name: decode(encode(part, fmt), fmt) for name, part in (("y", y), ("grad", grad))}
+
+    return operands
+
+
+def ordinary_outputs(fmt: Format) -> Callable[[np.random.Generator, tuple[int, int]], tuple[Values, Operands]]:
+    """Outputs for normal logits, and normal gradients."""
+
+    def operands(rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Values, Operands]:
+        powers = np.exp(rng.standard_normal(shape) * rng.choice([0.1, 1.0, 4.0], (shape[0], 1)))
+        y, grad = powers / powers.sum(axis=1, keepdims=True), rng.standard_normal(shape)
+        return np.zeros(shape), {name: decode(encode(part, fmt), fmt) for name, part in (("y", y), ("grad", grad))}
+
+    return operands
+
+
+LOSS_FAMILIES = {"one above equal": one_above_equal, "one below equal": one_below_equal, "spread out": spread_out}
+
+FORMS = (
+    *(
+        Form(
+            name=f"cross-entropy, smoothing {smoothing:g}",
+            operation=operation_of("cross_entropy", {"label_smoothing": smoothing}),
+            families=LOSS_FAMILIES,
+            compute=smoothed_loss,
+        )
+        for smoothing in (0.1, 0.9)
+    ),
+    *(
+        Form(
+            name=f"softmax backward, {fmt.name} products",
+            operation=SOFTMAX_BACKWARD,
+            fmt=fmt,
+            families={"around subnormals": around_subnormals(fmt), "ordinary": ordinary_outputs(fmt)},
+            compute=backward_of_rounded_products,
+        )
+        for fmt in (FLOAT16, BFLOAT16)
+    ),
+)
+
+
 @dataclass(frozen=True)
 class Row:
     """The share of a bound, and the row that used it."""
@@ -280,7 +420,7 @@ class Row:
 class Worst:
     """Largest shares of one kernel's bounds."""
 
-    kernel: Kernel
+    kernel: Kernel | Form
     rows: int = 0
     element: Row = field(default_factory=Row)
     wide_element: Row = field(default_factory=Row)
@@ -319,7 +459,10 @@ class Worst:
         seed = "/".join(map(str, row.seed))
         where = f"{row.family}, {row.columns} columns, {seed}"
         kept = (row, self.wide_element, self.total, self.judged, self.standard)
-        shares = " | ".join(f"{r.share:.4f}" if r.share < _MANY else f"{r.share:.0f}" for r in kept)
+        # Losses and backwards have no rule for sums.
+        shares = " | ".join(
+            "-" if not r.share else f"{r.share:.4f}" if r.share < _MANY else f"{r.share:.0f}" for r in kept
+        )
         return f"| {self.kernel.name} | {self.rows} | {shares} | {where} | {verdict} |"
 
 
@@ -375,24 +518,33 @@ def aggravated(rng: np.random.Generator, bits: Bits, target: Steps, direction: S
     return result
 
 
-def batches(rows: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Families and shapes of batches of at least ``rows`` rows in all, each family at every width."""
+def batches(
+    rows: int, families: Collection[str] = FAMILIES, widest: tuple[int, ...] = ()
+) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Families and shapes of batches of at least ``rows`` rows in all, each family at every width, and few rows of the ``widest``."""
     for share, widths in WIDTHS.items():
-        wanted = -(-int(rows * share) // (len(widths) * len(FAMILIES)))
+        wanted = -(-int(rows * share) // (len(widths) * len(families)))
         for columns in widths:
-            for family in FAMILIES:
+            for family in families:
                 yield family, (max(1, wanted), columns)
+    for columns in widest:
+        for family in families:
+            yield family, (4, columns)
 
 
-def simulate(kernel: Kernel, rows: int, seed: int) -> Worst:
+def simulate(kernel: Kernel | Form, rows: int, seed: int) -> Worst:
     """Judges at least ``rows`` rows of a kernel at its worst."""
     worst = Worst(kernel)
     most = 1 << 18
-    for number, (family, (wanted, columns)) in enumerate(batches(rows)):
+    if isinstance(kernel, Kernel):
+        shapes, made = batches(rows), partial(batch, kernel)
+    else:
+        shapes, made = batches(rows, kernel.families, (VOCABULARY,)), kernel.batch
+    for number, (family, (wanted, columns)) in enumerate(shapes):
         step = max(1, most // columns)
         for part, first in enumerate(range(0, wanted, step)):
             key = (seed, number, part)
-            worst.add(batch(kernel, family, (min(step, wanted - first), columns), key), family, key)
+            worst.add(made(family, (min(step, wanted - first), columns), key), family, key)
     return worst
 
 
@@ -412,7 +564,7 @@ def main(arguments: list[str] | None = None) -> int:
     ]
     sys.stdout.write("\n".join(lines) + "\n")
     broken = False
-    for kernel in KERNELS:
+    for kernel in (*KERNELS, *FORMS):
         worst = simulate(kernel, options.rows, options.seed)
         broken = broken or worst.broken
         lines.append(worst.line)

@@ -2,7 +2,7 @@
 
     python benchmarks/source_tables.py FOLDER [--table NAME] [--seconds 0.4] [--no-run]
 
-Writes FOLDER/NAME.json (as ``softcheck bench --format json``; draw it with ``softcheck plot``) and FOLDER/sources.md. The
+Writes FOLDER/NAME.json (as ``softcheck bench --format json``; draw it with ``softcheck render``) and FOLDER/sources.md. The
 sources' GPUs differ from each other and from this one, so ratios are compared, not seconds. Exits 3 without a GPU.
 """
 # ruff: noqa: INP001 - a script, not a package

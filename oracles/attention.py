@@ -14,13 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import Values
-from oracles.reference import Reference
+from oracles.reference import Reference, with_error
 
 _UNIT = 2.0**-53
-_LARGEST = 700.0
-"""Largest exponent whose exponential is finite in float64, rounded down."""
-_VANISHED = 2.0**-990
-"""More than the share of all keys that are farther than 700 below the maximum, times any value."""
+LARGEST = 700.0
+"""Largest exponent whose exponential is finite in float64, and normal for its negative, rounded down."""
+UNKNOWN = 100.0
+"""Error of a logarithm from which a number is not known at all."""
+_VANISHED = 2.0**-860
+"""More than the shares of all keys that underflow, times any value of float32."""
 _PRECISION = 160
 
 
@@ -30,6 +32,14 @@ class Weights(NamedTuple):
     weights: Values
     """[heads, queries, keys]; 0 for keys that are not seen."""
     errors: Values
+    distance: Values
+    """What the scores are below ``shift``, [heads, queries, keys]; 0 for keys that are not seen."""
+    sink: Values
+    """The sink's share, [heads, queries, 1]; 0 without one."""
+    total: Values
+    """The sum of all exponentials of scores and sink less ``shift``, [heads, queries, 1]: at least 1, and 1 where there are none."""
+    of_total: Values
+    """The largest error of its logarithm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,32 +96,57 @@ class Heads:
         found = self.scores.max(axis=2, keepdims=True, initial=-np.inf)
         return np.where(np.isfinite(found), found, self.sink if np.isfinite(self.sink) else 0.0)
 
+    @property
+    def shift(self) -> Values:
+        """The number that is taken from all exponents, [heads, queries, 1]: the largest score, or the sink where that is larger."""
+        found: Values = np.maximum(self.top, self.sink)
+        return found
+
     @cached_property
     def softmax(self) -> Weights:
-        """Weights in float64. Products of two numbers of 24 bits are exact in it, sums of several are not."""
-        of_product = self.scale * (self.terms + (self.terms > 0)) * _UNIT * self.sizes
-        at_top = np.where(self.visible, of_product, 0.0).max(axis=2, keepdims=True, initial=0.0)
+        """Weights in float64. Products of two numbers of 24 bits are exact in it, sums of several are not.
+
+        What is taken from all exponents is one number, whatever it is, and so has no error.
+        """
+        of_score = self.scale * (self.terms + (self.terms > 0)) * _UNIT * self.sizes
         if self.softcap or np.isfinite(self.sink) or self.bias is not None:
-            distance = self.top - self.scores
-            added = 0.0 if self.bias is None else np.abs(self.bias).max(axis=2, keepdims=True, initial=0.0)
-            rounding = 8 * _UNIT * (np.abs(self.products) * self.scale + np.abs(self.top) + self.softcap + added)
+            distance = self.shift - self.scores
+            added = 0.0 if self.bias is None else np.abs(self.bias)
+            of_score = of_score + 8 * _UNIT * (np.abs(self.products) * self.scale + self.softcap + added)
         else:
             # The difference comes first, so that its product with the scale is all that large scores round.
             products = np.where(self.visible, self.products, -np.inf)
             first = products.max(axis=2, keepdims=True, initial=-np.inf)
             distance = (np.where(np.isfinite(first), first, 0.0) - products) * self.scale
-            rounding = np.zeros((1, 1, 1))
-        far = np.where(self.visible, np.minimum(distance, _LARGEST), 0.0)
-        errors = of_product + at_top + rounding + _UNIT * (3 * far + 2)
-        parts = np.where(self.visible & (distance <= _LARGEST), np.exp(-far), 0.0)
-        total = parts.sum(axis=2, keepdims=True) + np.exp(np.minimum(self.sink - self.top, _LARGEST))
-        weights = np.divide(parts, total, out=np.zeros_like(parts), where=total > 0)
-        grown = (weights * np.expm1(np.minimum(errors, _LARGEST))).sum(axis=2, keepdims=True)
-        if np.isfinite(self.sink):
-            of_sink = at_top + 8 * _UNIT * (np.abs(self.top) + abs(self.sink) + 1)
-            grown = grown + np.expm1(np.minimum(of_sink, _LARGEST))
-        grown = np.log1p(grown)
-        return Weights(weights, errors + grown + (self.k.shape[1] + 8) * _UNIT)
+        distance = np.where(self.visible, distance, 0.0)
+        errors = np.where(self.visible, of_score + _UNIT * (3 * np.minimum(distance, LARGEST) + 2), 0.0)
+        parts = np.where(self.visible, np.exp(-distance), 0.0)
+        of_sink = np.exp(self.sink - self.shift)
+        total = parts.sum(axis=2, keepdims=True) + of_sink
+        total = np.where(total > 0, total, 1.0)
+        weights, share = parts / total, of_sink / total
+        below = np.where(of_sink > 0, self.shift - self.sink, 0.0)
+        alone = Weights(weights, errors, distance, share, total, np.zeros_like(total))
+        of_total = (
+            self.growth(errors, _UNIT * (3 * np.minimum(below, LARGEST) + 2), alone) + (self.k.shape[1] + 8) * _UNIT
+        )
+        return alone._replace(errors=errors + of_total, of_total=of_total)
+
+    def growth(self, log_errors: Values, of_sink: Values, softmax: Weights | None = None) -> Values:
+        """The logarithm of sum_j p_j e^(E_j), [heads, queries, 1], with the sink's share: by how much the sum of all exponentials may grow.
+
+        A sum shrinks by no more: the exponential is convex.
+        """
+        weights, _, distance, share, total, _ = self.softmax if softmax is None else softmax
+        grown = (weights * np.expm1(np.minimum(log_errors, UNKNOWN))).sum(axis=2, keepdims=True)
+        found: Values = np.log1p(grown + share * np.expm1(np.minimum(of_sink, UNKNOWN)))
+        far = _lost(weights, log_errors, distance).any(axis=2)
+        if far.any():
+            exponents = np.where(self.visible, log_errors - distance, -np.inf)[far]
+            sink = (of_sink + self.sink - self.shift)[far][:, 0]
+            larger = np.logaddexp(np.logaddexp.reduce(exponents, axis=1), sink) - np.log(total[far][:, 0])
+            found[far] = np.maximum(found[far], larger[:, None])
+        return found
 
     @cached_property
     def sizes_of_values(self) -> Values:
@@ -119,17 +154,34 @@ class Heads:
         found: Values = self.softmax.weights @ np.abs(self.v)
         return found
 
-    def weighted(self, log_errors: Values) -> Values:
-        """sum_j p_j (e^E_j - 1) |v_j|: the error that errors E_j of the weights' logarithms make, [heads, queries, dimension]."""
-        found: Values = (self.softmax.weights * np.expm1(np.minimum(log_errors, _LARGEST))) @ np.abs(self.v)
+    def grown(self, log_errors: Values) -> Values:
+        """The changes p (e^E - 1) that errors of their logarithms make in the weights at most, [heads, queries, keys]; 0 where unseen.
+
+        Where E says nothing of p, or float64 does not hold e^-d, it is p and what p may become: e^(E - d), and at most 1.
+        """
+        weights, distance = self.softmax.weights, self.softmax.distance
+        found: Values = weights * np.expm1(np.minimum(log_errors, UNKNOWN))
+        lost = _lost(weights, log_errors, distance)
+        if lost.any():
+            found[lost] = weights[lost] + np.exp(np.minimum((log_errors - distance)[lost], 0.0))
         return found
+
+    def weighted(self, log_errors: Values) -> Values:
+        """The errors that these changes make in sum_j p_j v_j, [heads, queries, dimension]."""
+        found: Values = self.grown(log_errors) @ np.abs(self.v)
+        return found
+
+
+def _lost(weights: Values, log_errors: Values, distance: Values) -> NDArray[np.bool_]:
+    """Weights of which float64 or their own errors say nothing."""
+    return np.asarray(((weights > 0) & (log_errors > UNKNOWN)) | (distance > LARGEST))
 
 
 def attention(heads: Heads) -> Reference:
     """Outputs in float64, [heads * queries, dimension], with a bound on their own error; 0 where a query sees nothing."""
-    weights, errors = heads.softmax
+    weights = heads.softmax.weights
     high = weights @ heads.v
-    off = heads.weighted(errors) + (heads.k.shape[1] + 4) * _UNIT * heads.sizes_of_values
+    off = heads.weighted(heads.softmax.errors) + (heads.k.shape[1] + 4) * _UNIT * heads.sizes_of_values
     return _reference(high, np.zeros_like(high), off)
 
 
@@ -137,8 +189,7 @@ def attention_ball(heads: Heads) -> Reference:
     """Outputs enclosed by Arb, of the same shape as ``attention``'s."""
     count, queries, _ = heads.q.shape
     high, low, off = np.zeros((3, count, queries, heads.v.shape[2]))
-    size = max(1.0, float((heads.sizes * heads.scale).max(initial=0.0)))
-    with flint.ctx.workprec(_PRECISION + int(np.log2(size))):
+    with flint.ctx.workprec(_precision(heads)):
         for head in range(count):
             for query, balls in enumerate(_enclosed(heads, head)):
                 for column, ball in enumerate(balls):
@@ -150,22 +201,16 @@ def attention_ball(heads: Heads) -> Reference:
 
 def logsumexp(heads: Heads) -> Reference:
     """Logarithms of each query's sum of exponentials in float64, [heads * queries, 1], in base e; 0 where nothing is seen."""
-    weights, errors = heads.softmax
-    distance = np.where(heads.visible, heads.top - heads.scores, np.inf)
-    total = np.exp(-distance).sum(axis=2, keepdims=True) + np.exp(np.minimum(heads.sink - heads.top, _LARGEST))
-    logarithm = np.where(total > 0, np.log(np.where(total > 0, total, 1.0)), 0.0)
-    grown = np.log1p((weights * np.expm1(np.minimum(errors, _LARGEST))).sum(axis=2, keepdims=True))
-    least = np.where(heads.visible, errors, np.inf).min(axis=2, keepdims=True, initial=_LARGEST)
-    least = np.where(heads.visible.any(axis=2, keepdims=True), least, 0.0)
-    off = grown + least + 8 * _UNIT * (np.abs(heads.top) + np.abs(logarithm) + 1)
-    return _reference(heads.top + logarithm, np.zeros_like(off), off)
+    logarithm = np.log(heads.softmax.total)
+    # Where exponents are differences of products, what is taken from them is the product, of which the largest score is rounded.
+    off = heads.softmax.of_total + 8 * _UNIT * (np.abs(heads.shift) + np.abs(logarithm) + 1)
+    return _reference(heads.shift + logarithm, np.zeros_like(off), off)
 
 
 def logsumexp_ball(heads: Heads) -> Reference:
     """The same logarithms enclosed by Arb."""
     high, low, off = np.zeros((3, *heads.q.shape[:2], 1))
-    size = max(1.0, float((heads.sizes * heads.scale).max(initial=0.0)))
-    with flint.ctx.workprec(_PRECISION + int(np.log2(size))):
+    with flint.ctx.workprec(_precision(heads)):
         for head in range(len(heads.q)):
             for query, (top, total) in enumerate(_sums(heads, head)):
                 ball = top + total.log() if total > 0 else flint.arb(0)
@@ -175,8 +220,14 @@ def logsumexp_ball(heads: Heads) -> Reference:
     return _reference(high, low, off)
 
 
+def _precision(heads: Heads) -> int:
+    """Bits that leave 160 behind the point of the largest score or sink."""
+    sink = abs(heads.sink) if np.isfinite(heads.sink) else 0.0
+    return _PRECISION + int(np.log2(max(1.0, sink, float((heads.sizes * heads.scale).max(initial=0.0)))))
+
+
 def _sums(heads: Heads, head: int) -> list[tuple[flint.arb, flint.arb]]:
-    """A number next to each query's largest score, and the sum of exponentials less that number."""
+    """A number next to each query's largest exponent, and the sum of exponentials less that number."""
     return [(top, total) for top, total, _ in _weighted(heads, head)]
 
 
@@ -191,7 +242,7 @@ def _enclosed(heads: Heads, head: int) -> list[list[flint.arb]]:
 
 
 def _weighted(heads: Heads, head: int) -> Iterator[tuple[flint.arb, flint.arb, list[flint.arb]]]:
-    """Of each query a number next to its largest score, the sum of exponentials less that number, and these exponentials."""
+    """Of each query a number next to its largest exponent, a score or the sink, the sum of exponentials less that number, and these exponentials."""
     products = (_matrix(heads.q[head]) * _matrix(heads.k[head]).transpose()).table()
     scale, cap = flint.arb(heads.scale), flint.arb(heads.softcap)
     for query, row in enumerate(products):
@@ -201,7 +252,8 @@ def _weighted(heads: Heads, head: int) -> Iterator[tuple[flint.arb, flint.arb, l
             scores = [cap * (score / cap).tanh() for score in scores]
         if heads.bias is not None:
             scores = [score + float(heads.bias[head, query, j]) for j, score in zip(seen, scores, strict=True)]
-        top = flint.arb(max((float(score.mid()) for score in scores), default=0.0))
+        largest = max((float(score.mid()) for score in scores), default=-np.inf)
+        top = flint.arb(max(largest, heads.sink) if seen.size or np.isfinite(heads.sink) else 0.0)
         parts = [flint.arb(0)] * len(row)
         for j, score in zip(seen, scores, strict=True):
             parts[j] = (score - top).exp()
@@ -214,11 +266,7 @@ def _matrix(values: Values) -> flint.arb_mat:
 
 
 def _reference(high: Values, low: Values, off: Values) -> Reference:
-    """The answer as a reference. One that may be 0 is given by the size of its error, which then is relative to that."""
-    unsure = np.abs(high) < off
-    high, low = np.where(unsure, off, high), np.where(unsure, 0.0, low)
-    relative = np.divide(off, np.abs(high), out=np.zeros_like(high), where=high != 0)
-    relative[unsure] = 2.0
+    """The answer as a reference."""
     shape = (-1, high.shape[2])
-    exponent = np.zeros(high.shape, dtype=np.int64).reshape(shape)
-    return Reference(high.reshape(shape), low.reshape(shape), exponent, relative.reshape(shape), _VANISHED)
+    high, low, relative = (part.reshape(shape) for part in with_error(high, low, off))
+    return Reference(high, low, np.zeros(high.shape, dtype=np.int64), relative, _VANISHED)

@@ -16,7 +16,7 @@ from oracles import _double_word as dw
 from oracles._double_word import DoubleWord
 from oracles.double_double import UNIT_ROUNDOFF, _exponential
 from oracles.formats import Values
-from oracles.reference import Reference
+from oracles.reference import Reference, with_error
 
 LARGEST = 2.0**40
 """Largest |y| and |g| that ``backward`` takes."""
@@ -66,7 +66,6 @@ def backward_ball(y: Values, g: Values, *, is_logarithm: bool) -> Reference:
 
 
 def _stated(high: Values, low: Values, off: Values, absolute: float = 0.0) -> Reference:
-    """The reference with errors ``off``. A result that may be 0 is taken for its error, which no ULP of the size shows."""
-    high = np.where((high == 0) & (off > 0), off, high)
-    relative = np.where(high != 0, 2 * off / np.where(high != 0, np.abs(high), 1.0), 0.0)
-    return Reference(high, np.where(high == off, 0.0, low), np.zeros(high.shape, dtype=np.int64), relative, absolute)
+    """The reference with errors ``off``, which no ULP of the size shows."""
+    high, low, relative = with_error(high, low, off)
+    return Reference(high, low, np.zeros(high.shape, dtype=np.int64), relative, absolute)

@@ -122,6 +122,11 @@ def format_of(bits: Bits, fmt: Format) -> Format:
     return FLOAT32 if bits.dtype.itemsize > fmt.itemsize else fmt
 
 
+def widest(fmt: Format) -> Format:
+    """The widest format that kernels for inputs of a format compute in: float64 for itself, else float32."""
+    return FLOAT64 if fmt == FLOAT64 else FLOAT32
+
+
 def bits_hex(bits: int, fmt: Format) -> str:
     """A bit pattern as fixed-width hexadecimal, such as ``3c00`` for 1.0 in float16."""
     return f"{int(bits):0{fmt.hex_digits}x}"

@@ -1,6 +1,6 @@
 """Cross-entropy of a row in ball arithmetic (Arb through python-flint), with every option: a proven enclosure.
 
-With x' = c tanh(x / c) for a soft cap c and x' = x without one, w the class weights, s the label smoothing, n the columns, t the
+With x' = c tanh(f x / c) for a scale f and a soft cap c, and x' = f x without a cap, w the class weights, s the label smoothing, n the columns, t the
 target and lse = log(sum exp x'):
 
     (1 - s) w_t (lse - x'_t) + (s / n) sum_c w_c (lse - x'_c) + z lse^2
@@ -13,7 +13,7 @@ import numpy as np
 
 from oracles._enclosure import Ball
 from oracles.formats import Values
-from oracles.reference import Reference
+from oracles.reference import Reference, with_error
 
 __all__ = ["ZERO", "Ball", "loss", "reference"]
 
@@ -30,6 +30,7 @@ def loss(
     *,
     smoothing: float = 0.0,
     z_loss: float = 0.0,
+    scale: float = 1.0,
     softcap: float = 0.0,
     divisors: tuple[float, float] = (1.0, 1.0),
 ) -> Ball:
@@ -41,7 +42,8 @@ def loss(
     with flint.ctx.workprec(_PRECISION):
         cap = flint.arb(softcap)
         finite = np.isfinite(row)
-        logits = [cap * (flint.arb(x) / cap).tanh() if softcap else flint.arb(x) for x in row[finite].tolist()]
+        scaled = [flint.arb(scale) * flint.arb(x) for x in row[finite].tolist()]
+        logits = [cap * (x / cap).tanh() for x in scaled] if softcap else scaled
         top = logits[int(np.argmax(row[finite]))]
         total = flint.arb(0)
         for logit in logits:
@@ -65,9 +67,8 @@ def reference(parts: Sequence[Sequence[Ball]]) -> Reference:
         high = np.array([float(ball.mid()) for ball in balls]).reshape(-1, 1)
         low = np.array([float(ball.mid() - one) for ball, one in zip(balls, high[:, 0].tolist(), strict=True)])
         radius = np.array([float(ball.rad()) for ball in balls])
-    low = low.reshape(-1, 1)
-    error = radius.reshape(-1, 1) * (1 + 2.0**-40) + 2.0**-105 * np.abs(high)
-    relative = np.where(high == 0, 0.0, error / np.where(high == 0, 1.0, np.abs(high)))
-    relative = np.where((radius.reshape(-1, 1) == 0) & (low == 0), 0.0, relative)
-    absolute = float(np.where(high == 0, error, 0.0).max(initial=0.0))
-    return Reference(high, low, np.zeros(high.shape, dtype=np.int64), relative, absolute)
+    error = radius * (1 + 2.0**-40) + 2.0**-105 * np.abs(high[:, 0])
+    # A ball that is one number, such as the loss of a row without a target, has no error.
+    error[(radius == 0) & (low == 0)] = 0.0
+    high, low, relative = with_error(high, low.reshape(-1, 1), error.reshape(-1, 1))
+    return Reference(high, low, np.zeros(high.shape, dtype=np.int64), relative, 0.0)

@@ -11,6 +11,12 @@ from oracles.formats import Values
 FullyMasked = Literal["nan", "zero"]
 
 
+def no_nan(what: str, *numbers: Values | float) -> None:
+    """Raises ArithmeticError where an error or a bound is NaN: every comparison with it is false, so that it hides what it is for."""
+    if any(np.isnan(each).any() for each in numbers):
+        raise ArithmeticError(f"{what} is NaN: this is a fault of softcheck, not of the kernel; please report it")
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """Softmax of a matrix: ``(high + low) * 2**exponent`` per element, all arrays of shape [rows, columns].
@@ -31,6 +37,10 @@ class Reference:
     settled: bool = False
     """True if every element, not the maxima alone, lies on the exact value's side of every power of two."""
 
+    def __post_init__(self) -> None:
+        """Raises ArithmeticError for an error that is NaN."""
+        no_nan("an exact answer's own error", np.max(self.relative_error, initial=0.0), self.absolute_error)
+
     @property
     def values(self) -> Values:
         """The reference rounded to float64, shape [rows, columns]."""
@@ -46,6 +56,24 @@ class RowClass:
     """Holds a NaN or a +inf: every output is NaN."""
     FULLY_MASKED = 2
     """Every logit is -inf: NaN or 0, as declared."""
+
+
+_UNKNOWN = 2.0**1000
+"""Stands for all larger errors, so that an answer's error is finite."""
+
+
+def with_error(high: Values, low: Values, off: Values) -> tuple[Values, Values, Values]:
+    """Returns the two parts of answers and their relative errors, from their absolute errors ``off``, all of one shape.
+
+    A relative error says nothing of 0. So an answer that may be 0 is given by the size of its error, with its own sign, and is off by up
+    to twice that. Answers that are not finite have no error.
+    """
+    is_finite = np.isfinite(high)
+    off = np.where(is_finite, np.minimum(off, _UNKNOWN), 0.0)
+    unsure = np.abs(high) < off
+    high, low = np.where(unsure, np.copysign(off, high), high), np.where(unsure, 0.0, low)
+    relative = np.divide(off, np.abs(high), out=np.zeros(high.shape), where=is_finite & (high != 0))
+    return high, low, np.where(unsure, 2.0, relative)
 
 
 def classify(values: Values) -> NDArray[np.int8]:

@@ -4,6 +4,8 @@ from enum import StrEnum
 
 import msgspec
 
+from softcheck.facts import Facts
+
 
 class FindingKind(StrEnum):
     """Kinds of findings; docs/contract.md lists them."""
@@ -92,6 +94,13 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
     """A Python script that fails as long as the promise is broken, if a probe wrote one."""
     around: Surroundings | None = None
     """The elements around the witness, or around a row's worst element; None where the judge did not see them."""
+    facts: Facts = Facts()
+    """The numbers and circumstances that the message tells, as far as they are known."""
+
+    def told(self, words: str, /, **way: str) -> "Violation":
+        """Returns the same in circumstances that stand before its message, with those that have an axis among its facts."""
+        facts = self.facts.beside(**way) if way else self.facts
+        return msgspec.structs.replace(self, message=f"{words}: {self.message}", facts=facts)
 
 
 VALUE_KINDS = frozenset(

@@ -99,7 +99,7 @@ def check(
         cases=tuple(select(load(default_corpora()), dtypes=dtypes, globs=cases)),
         whole_corpus=not cases,
         probes=() if cases else tuple(PROBES),
-        quick=quick,
+        effort="quick" if quick else "normal",
         device=device,
         speed=False,
     )

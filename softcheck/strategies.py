@@ -11,6 +11,7 @@ both together.
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from hypothesis import strategies as st
@@ -29,10 +30,22 @@ from softcheck._operand_strategies import (
     with_targets,
 )
 from softcheck.cases.case import GENERATED, PACKED, Case, Layout
-from softcheck.cases.families import FAMILIES
-from softcheck.cases.families.patterns import edge_patterns
-from softcheck.cases.families.tiny import EXP_THRESHOLDS, least_normal_distance, zero_distance
-from softcheck.cases.recipe import AnyModifier, Constant, Cycle, Mask, Number, Put, Recipe, Shift, Sort
+from softcheck.cases.corpus import load
+from softcheck.cases.edges import EXP_THRESHOLDS, edge_patterns, least_normal_distance, zero_distance
+from softcheck.cases.recipe import (
+    AnyModifier,
+    Constant,
+    Cycle,
+    Mask,
+    Normal,
+    Number,
+    OneHot,
+    Put,
+    Recipe,
+    RowConstants,
+    Shift,
+    Sort,
+)
 
 __all__ = [
     "bit_patterns",
@@ -266,10 +279,28 @@ def _made(
     return recipe.bits(*shape, fmt), recipe
 
 
+_SHORT = (
+    *(Recipe(OneHot(low, 0.0)) for low in (-2.0, -12.0, -200.0)),
+    Recipe(OneHot("min", "max")),
+    *(
+        Recipe(Cycle(items))
+        for items in (("max", "min", 0.0, 1.0, -1.0), ("min", "-inf"), (0.0, -0.0), (-8.0, -7.5, -9.25))
+    ),
+    *(Recipe(RowConstants(items)) for items in (("max", "min"), (-3.5, 0.0, 1.0))),
+    *(Recipe(Constant(value)) for value in ("min", "-inf", "nan")),
+    Recipe(Normal(0), (Mask("trailing", 3),)),
+)
+"""Recipes of short rows, which a corpus holds as bits."""
+
+
+@cache
+def _edge_cases(dtype: str) -> list[Case]:
+    return [case for case in load(["edge"]) if case.dtype == dtype]
+
+
 def _recipes(fmt: Format) -> st.SearchStrategy[Recipe]:
     """Rows of zeros, peaks over logits at distances of interest, and the families' recipes with other seeds."""
-    contents = [draft.content for family in FAMILIES.values() for draft in family.drafts(fmt)]
-    recipes = [content for content in contents if isinstance(content, Recipe)]
+    recipes = [*_SHORT, *dict.fromkeys(case.recipe for case in _edge_cases(fmt.name) if case.recipe is not None)]
     seeded = [recipe for recipe in recipes if hasattr(recipe.start, "seed")]
     unseeded = [recipe for recipe in recipes if not hasattr(recipe.start, "seed")]
     reseeded = st.builds(

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+import msgspec
 import pytest
 
 from softcheck.cases.case import Case
 from softcheck.contract import Violation
 from softcheck.report.causes import causes_of
+from softcheck.report.findings import finding_of
 from softcheck.report.model import Cause, Finding
 from softcheck.report.probes import probe_command
-from softcheck.report.reproduce import finding_id, reproduce_command
+from softcheck.report.reproduce import reproduce_command
 from softcheck.report.suite import JudgedTest
 from softcheck.run.generate import generate
 from softcheck.run.plan import left_out
@@ -37,12 +39,14 @@ class _Shown:
 
 @dataclass
 class Told:
-    """Causes that earlier tests of one variant in one dtype have failed of."""
+    """Findings of earlier tests of one variant in one dtype: a cause is taken from all of them together."""
 
-    causes: dict[str, str] = field(default_factory=dict)
-    """The first test that failed of each cause, by the cause's words."""
-    widths: list[Finding] = field(default_factory=list)
-    """Findings of the quick probe of widths."""
+    tests: dict[str, str] = field(default_factory=dict)
+    """The test that showed each finding, by the finding's id."""
+    found: dict[str, Finding] = field(default_factory=dict)
+    """These findings, and those of the quick probe of widths, by id."""
+    cases: dict[str, Case] = field(default_factory=dict)
+    """The cases of these tests, by id."""
 
 
 @dataclass
@@ -76,6 +80,7 @@ class _Subject:
             self.judged.refused = declaration
             pytest.fail(f"{self.variant}: {declaration}", pytrace=False)
         self.judged.declaration = declaration
+        self.judged.fact = self.session.facts.get(self.variant)
         if self.dtype not in declaration.dtypes:
             pytest.skip(f"{self.variant} declares {', '.join(declaration.dtypes)}, not {self.dtype}")
         return declaration
@@ -159,16 +164,25 @@ class _Subject:
         """
         told = self.told.setdefault((self.variant, self.dtype), Told())
         found = [self._finding(each) for each in shown]
-        if found and not told.causes:
-            told.widths = self._widths()
+        if found and not told.found:
+            told.found = {finding.id: finding for finding in self._widths()}
         own = {finding.id for finding in found}
-        together = [*found, *(f for f in told.widths if f.id not in own)]
-        computes = "softmax" if self.judged.declaration is None else self.judged.declaration.operation
-        causes = [cause for cause in causes_of(together, cases, operation=computes) if own.intersection(cause.findings)]
-        first = next((told.causes[cause.text] for cause in causes if cause.text in told.causes), None)
-        if first is not None and not others and all(cause.text in told.causes for cause in causes):
-            pytest.xfail(f"{first} failed of the same cause: {causes[0].text}")
-        told.causes.update({cause.text: self.name for cause in causes if cause.text not in told.causes})
+        told.found |= {finding.id: finding for finding in found}
+        told.cases |= {case.id: case for case in cases}
+        computed = (self.judged.declaration or Declaration()).computed
+        named = causes_of(
+            list(told.found.values()),
+            list(told.cases.values()),
+            operation=computed.name,
+            parameters=computed.parameters,
+            dtype=self.dtype,
+            computing="" if self.judged.fact is None else self.judged.fact.computes,
+        )
+        causes = [cause for cause in named if own.intersection(cause.findings)]
+        earlier = [next((told.tests[id_] for id_ in cause.findings if id_ in told.tests), None) for cause in causes]
+        told.tests |= {id_: self.name for id_ in own if id_ not in told.tests}
+        if causes and not others and None not in earlier:
+            pytest.xfail(f"{earlier[0]} failed of the same cause: {causes[0].text}")
         promises = f"{len(shown) + len(others)} broken promise{'' if len(shown) + len(others) == 1 else 's'}"
         lines = [f"{self.variant}, {self.dtype}: {promises}"]
         for cause in causes[:_SHOWN_CAUSES]:
@@ -181,7 +195,7 @@ class _Subject:
 
     def _widths(self) -> list[Finding]:
         """Runs the quick probe of widths and returns its findings, which names the failing widths; nothing where it can't be run."""
-        task = ProbeTask(variant=self.variant, dtype=self.dtype, probe="sizes", quick=True, seed=self.seed)
+        task = ProbeTask(variant=self.variant, dtype=self.dtype, probe="sizes", effort="quick", seed=self.seed)
         result = None if self.given_up() else run_probe(self.session, task)
         if result is None:
             return []
@@ -194,14 +208,17 @@ class _Subject:
         ]
 
     def _finding(self, shown: _Shown) -> Finding:
-        kind = shown.violation.kind
-        return Finding(
-            id=finding_id(self.variant, self.dtype, kind, shown.case_id),
-            kind=kind,
-            case=shown.case_id,
-            message=shown.violation.message,
-            reproduce=shown.again,
+        found = finding_of(
+            shown.violation,
+            shown.case_id,
+            shown.again,
+            variant=self.variant,
+            dtype=self.dtype,
+            declaration=self.judged.declaration or Declaration(),
+            backend=self.session.ready.backend,
         )
+        # What a declared defect explains is no promise broken here.
+        return msgspec.structs.replace(found, known=None)
 
 
 @dataclass
@@ -329,14 +346,14 @@ class GeneratedAccuracy(_Subject):
 
 
 def _cause_lines(cause: Cause, found: Sequence[Finding]) -> list[str]:
-    """The cause, its mend, one finding that shows it with its command, and the others by kind."""
+    """The cause, its fix, one finding that shows it with its command, and the others by kind."""
     first = found[0]
     kinds = ", ".join(
         f"{kind} \N{MULTIPLICATION SIGN}{count}" for kind, count in Counter(str(f.kind) for f in found).items()
     )
     return [
         f"  {cause.text}",
-        *([f"    mend: {cause.mend}"] if cause.mend else []),
+        *([f"    fix: {cause.mend}"] if cause.mend else []),
         f"    {first.kind} on {first.case}: {first.message}",
         f"    {first.reproduce}",
         *([f"    in all {kinds}; softcheck explain {first.kind} says more"] if len(found) > 1 else []),

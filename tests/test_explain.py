@@ -16,7 +16,7 @@ from softcheck.run.session import Session
 from softcheck.run.size_limits import size_limits
 
 EXAMPLES = {name: page for name, page in pages().items() if page.example}
-LONG = {"regimes", "volume", "histories", "sizes"}
+LONG = {"layouts", "meetings", "regimes", "volume", "histories", "sizes"}
 """Probes of which a few trials are enough here."""
 
 DAMAGING = {"out_of_bounds_write", "guard_bands"}
@@ -49,7 +49,10 @@ def shown(session, spec, options):
     chosen = {option: [v for o, v in itertools.pairwise(words) if o == option] for option in words[::2]}
     if "--probe" in chosen:
         (probe,) = chosen["--probe"]
-        result = run_probe(session, ProbeTask(variant=spec, dtype="float16", probe=probe, quick=probe in LONG))
+        result = run_probe(
+            session,
+            ProbeTask(variant=spec, dtype="float16", probe=probe, effort="quick" if probe in LONG else "normal"),
+        )
         return {str(found.violation.kind) for found in result.conclusion.findings}
     cases = select(
         load(builtin_names()), dtypes=("float16",), globs=chosen.get("--case", ()), families=chosen.get("--family", ())

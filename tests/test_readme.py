@@ -46,7 +46,7 @@ def test_the_readme_names_every_operation():
 def test_the_readme_quotes_what_its_second_command_prints():
     (command,) = (c for c in readme_blocks.commands(README) if c.startswith("softcheck report examples/"))
     (block,) = (block for block in readme_blocks.blocks(README) if command in block.commands)
-    done = softcheck(*shlex.split(command)[1:], "--probe", "sizes", cwd=ROOT)
+    done = softcheck(*shlex.split(command)[1:], "--family", "widths", "--probe", "sizes", cwd=ROOT)
     at = 0
     for line in filter(None, (part.strip() for part in re.split("…|\n", block.output))):
         at = done.stdout.find(line, at)

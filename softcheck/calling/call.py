@@ -204,11 +204,19 @@ def launch(
         return Launched(placed, before, None, (violation,), changed, is_ruined or not state.is_restored)
     changed = (*_state_changed(state.restore()), *_redescribed(described, placed.view))
     changed += operands.changed() if wait else ()
+    output = _in_rows(output, placed.view, operation)
     wrong = returned_wrongly(output, placed.view, operation)
     if wrong is not None:
         return Launched(placed, before, None, (wrong,), changed, not state.is_restored)
     of_library = device.type == "cpu" and launches.counted() == kernels
     return Launched(placed, before, output, (), changed, not state.is_restored, of_library)
+
+
+def _in_rows(output: Any, view: torch.Tensor, operation: Operation | None) -> Any:
+    """The answers for rows as [rows, 1]: where each row has one, [rows] is as right, and nobody promises either."""
+    has_one = operation is not None and operation.answers_rows and operation.parts is None
+    is_flat = isinstance(output, torch.Tensor) and output.shape == view.shape[:-1]
+    return output.unsqueeze(-1) if has_one and is_flat else output
 
 
 def _described(view: torch.Tensor) -> dict[str, object]:
@@ -339,11 +347,13 @@ def _refused(
         return violation
     *leading, columns = placed.view.shape
     rows = math.prod(leading)
-    did_nothing = is_first and bool((before == _stored(placed)).all())
+    is_empty = 0 in (rows, columns)
+    # A kernel that refuses an empty input when it is launched has computed nothing either.
+    did_nothing = (is_first or is_empty) and bool((before == _stored(placed)).all())
     refusal = refusal_behind(error, (rows, columns), did_nothing=did_nothing)
-    if refusal is None:
+    if refusal is None or violation.kind is FindingKind.OUT_OF_MEMORY:
         return violation
-    kind = FindingKind.EMPTY_REFUSED if 0 in (rows, columns) else violation.kind
+    kind = FindingKind.EMPTY_REFUSED if is_empty else violation.kind
     return msgspec.structs.replace(violation, kind=kind, refusal=refusal)
 
 

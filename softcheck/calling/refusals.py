@@ -34,8 +34,8 @@ def refusal_behind(error: BaseException, shape: tuple[int, int], *, did_nothing:
     """Returns the refusal of an input of this shape that an exception expresses; None for any other exception.
 
     An exception is a refusal if the variant's own code raises it by a statement of its own before any kernel was
-    launched or the input written to (``did_nothing``). For an input without elements an operation may also raise it,
-    such as a division by 0. An exception about the largest tensor that Triton compiles is always a refusal.
+    launched or the input written to (``did_nothing``). For an input without elements any exception is one, whatever its type and
+    whoever raises it, as torch, numpy or Triton do for a maximum of nothing: there is nothing to compute, and the caller is told. An exception about the largest tensor that Triton compiles is always a refusal.
     """
     rows, columns = shape
     for cause in causes(error):
@@ -47,20 +47,27 @@ def refusal_behind(error: BaseException, shape: tuple[int, int], *, did_nothing:
                 error=f"a tensor of {found[1]} elements, and Triton compiles at most {found[2]}",
                 place="Triton",
             )
-    last = _last(error.__traceback__)
-    if not did_nothing or last is None:
+    frames = _frames(error.__traceback__)
+    if not did_nothing or not frames:
         return None
-    code, line = last.tb_frame.f_code, last.tb_lineno
-    file = Path(code.co_filename).as_posix()
-    is_library = file.startswith(_LIBRARIES) or (file.startswith(_STANDARD) and "/site-packages/" not in file)
-    raises = code.co_code[last.tb_lasti] == _RAISES
-    if is_library or not (raises or 0 in shape):
+    last = frames[-1]
+    own = next((frame for frame in reversed(frames) if not _is_of_library(frame)), last)
+    raises = last.tb_frame.f_code.co_code[last.tb_lasti] == _RAISES
+    if 0 not in shape and (own is not last or _is_of_library(last) or not raises):
         return None
     message = " ".join("".join(traceback.format_exception_only(error)).split())[:200]
-    return Refusal(rows=rows, columns=columns, error=message, place=f"{Path(file).name}:{line}")
+    place = f"{Path(own.tb_frame.f_code.co_filename).name}:{own.tb_lineno}"
+    return Refusal(rows=rows, columns=columns, error=message, place=place)
 
 
-def _last(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and trace.tb_next is not None:
+def _frames(trace: TracebackType | None) -> list[TracebackType]:
+    found = []
+    while trace is not None:
+        found.append(trace)
         trace = trace.tb_next
-    return trace
+    return found
+
+
+def _is_of_library(frame: TracebackType) -> bool:
+    file = Path(frame.tb_frame.f_code.co_filename).as_posix()
+    return file.startswith(_LIBRARIES) or (file.startswith(_STANDARD) and "/site-packages/" not in file)

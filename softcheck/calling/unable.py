@@ -3,17 +3,32 @@
 Imports no Triton.
 """
 
+import ast
+import linecache
 import os
+import re
 import traceback
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import torch
 
-from softcheck.calling.cuda_only import insists_on_cuda, names_cuda
 from softcheck.errors import UninterpretableError
 
-_NEEDS_GPU = ("/torch/cuda/", "/triton/runtime/driver.py")
+_NEEDS_GPU = ("/torch/cuda/", "/torch/accelerator/", "/triton/runtime/driver.py")
 """Files of torch and Triton that raise if there is no device."""
+
+_LACKS_GPU = re.compile(
+    r"Tried to instantiate dummy base class|has no attribute '_?(cuda|nccl)|not compiled with CUDA|compiled without CUDA"
+    r"|requires CUDA support|without ATen_cuda|not linked with support for cuda|requires a CUDA or other accelerator"
+    r"|accelerator device when none is available|from the 'CUDA' backend|Could not run 'aten::\w+' with arguments from the 'CPU'"
+    r"|no NVIDIA driver|No CUDA GPUs are available|no CUDA-capable device|CUDA_ERROR_NO_DEVICE|CUDA driver version is insufficient"
+    r"|CUDA driver initialization failed|Error at driver init|lib(cuda|cudart|nvrtc)\.so|CUDA_HOME environment variable",
+    re.IGNORECASE,
+)
+"""Messages of torch's own C++, which has no file of a traceback, of its stand-ins for classes of a CUDA build, and of the driver's
+loaders, where there is no device. The texts are those of torch 2.11 and 2.13, cuda-python and numba."""
 
 
 def uninterpretable(operation: str) -> UninterpretableError:
@@ -34,7 +49,8 @@ def limit_behind(error: BaseException) -> UninterpretableError | None:
         raised_in = frames[-1].filename.replace("\\", "/") if frames else ""
         if isinstance(cause, NotImplementedError) and raised_in.endswith("triton/runtime/interpreter.py"):
             return uninterpretable(str(cause))
-        if not torch.cuda.is_available() and any(place in raised_in for place in _NEEDS_GPU):
+        lacks_gpu = any(place in raised_in for place in _NEEDS_GPU) or _LACKS_GPU.search(str(cause))
+        if lacks_gpu and not torch.cuda.is_available():
             said = " ".join(str(cause).split())[:100]
             return UninterpretableError(f"this can't run without a GPU: {said}{names_cuda(cause)}; judge it on one")
         if os.environ.get("TRITON_INTERPRET") == "1" and (line := insists_on_cuda(cause)) is not None:
@@ -50,3 +66,61 @@ def causes(error: BaseException) -> Iterator[BaseException]:
     while current is not None:
         yield current
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+
+
+_ASKS = re.compile(r"\.is_cuda\b|\bcuda\b")
+"""Words of a condition that asks for a CUDA tensor: ``x.is_cuda``, or ``x.device.type == "cuda"``."""
+
+_NAMES_DEVICE = re.compile(r"""["']cuda(:\d+)?["']|\.cuda\(""")
+
+_LIBRARIES = re.compile(r"/(torch|triton|softcheck)/")
+
+
+def insists_on_cuda(error: BaseException) -> str | None:
+    """Returns the line that refuses a tensor for not being on a CUDA device, with the fix; None for any other error.
+
+    The line asserts that a tensor is, or raises below a condition that asks for it.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or frames[-1].lineno is None:
+        return None
+    last = frames[-1]
+    if not any(_ASKS.search(ast.unparse(test)) for test in _conditions(last.filename, last.lineno or 0)):
+        return None
+    return f"{_place(last)}; to judge the logic here, let it pass where os.environ.get('TRITON_INTERPRET') == '1'"
+
+
+def names_cuda(error: BaseException) -> str:
+    """Returns the variant's line behind an exception that torch raised for want of a device, with the fix if it names one."""
+    own = [f for f in traceback.extract_tb(error.__traceback__) if not _LIBRARIES.search(f.filename.replace("\\", "/"))]
+    if not own:
+        return ""
+    is_named = _NAMES_DEVICE.search(own[-1].line or "")
+    mend = "; to judge the logic here, take the device of the input: device=x.device" if is_named else ""
+    return f" at {_place(own[-1])}{mend}"
+
+
+def _place(frame: traceback.FrameSummary) -> str:
+    return f"{Path(frame.filename).name}:{frame.lineno} ({' '.join((frame.line or '').split())[:100]})"
+
+
+@cache
+def _conditions(filename: str, line: int) -> tuple[ast.expr, ...]:
+    """The conditions of the assertion at a line, or of the ``if`` statements around it."""
+    try:
+        return tuple(_conditions_in(ast.parse("".join(linecache.getlines(filename))), line))
+    except SyntaxError:
+        return ()
+
+
+def _conditions_in(tree: ast.Module, line: int) -> Iterator[ast.expr]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert) and _holds(node, line):
+            yield node.test
+        if isinstance(node, ast.If):
+            raised = (each for each in (*node.body, *node.orelse) if isinstance(each, ast.Raise))
+            yield from (node.test for each in raised if _holds(each, line))
+
+
+def _holds(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)

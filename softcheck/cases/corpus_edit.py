@@ -77,7 +77,7 @@ def _refuse_duplicates(case: Case, files: list[Path]) -> None:
     for file in files:
         for line in read_lines(file):
             if line.case is None:
-                raise UsageError(f"{file}:{line.number}: {line.problem}. Nothing was changed; mend this line first")
+                raise UsageError(f"{file}:{line.number}: {line.problem}. Nothing was changed; fix this line first")
             if line.case.digest == case.digest:
                 raise AlreadySavedError(line.case.id, f"{file}:{line.number}", case.digest)
             if line.case.id == case.id:

@@ -33,7 +33,8 @@ def quiet(**settings: Any) -> Any:
     import hypothesis
 
     # Without the phase that explains a failure: it takes most of the time, and its words are for hypothesis's own output.
-    settings.setdefault("phases", (hypothesis.Phase.generate, hypothesis.Phase.shrink))
+    phases = hypothesis.Phase.generate, hypothesis.Phase.target, hypothesis.Phase.shrink
+    settings.setdefault("phases", phases)
     return hypothesis.settings(
         deadline=None,
         suppress_health_check=list(hypothesis.HealthCheck),

@@ -124,7 +124,7 @@ def ascending_patterns(index: Any, columns: int, to_integers: Callable[[Any], An
 
     ``index`` is an array of numpy or a tensor of torch, of 64-bit integers below 2^53, and ``to_integers`` cuts its floats to them.
     The rows p <= q <= r stand in the combinatorial number system: row number C(r + 2, 3) + C(q + 1, 2) + p. Each digit is the
-    largest whose binomial coefficient is at most the rest: found by a root in float64, and mended by integers.
+    largest whose binomial coefficient is at most the rest: found by a root in float64, and fixed by integers.
     """
     found = []
     rest = index

@@ -11,8 +11,7 @@ from itertools import pairwise
 import torch
 
 from oracles.formats import Format
-from softcheck.cases.families import FAMILIES
-from softcheck.cases.families.patterns import random_bits_rows
+from softcheck.cases.families import FAMILIES, random_bits_rows
 
 SIGNED = {16: torch.int16, 32: torch.int32, 64: torch.int64}
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from oracles.formats import Format, decode, encode
-from softcheck.cases.families.patterns import edge_patterns
+from softcheck.cases.edges import edge_patterns
 from softcheck.cases.random_rows import SIGNED, torch_dtype
 
 _LEADING = 3

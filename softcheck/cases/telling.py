@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import Bits, Format, Values, encode
-from softcheck.cases.families.tiny import LN2, MAXIMUM_STEPS, least_normal_distance, zero_distance
+from softcheck.cases.edges import LN2, MAXIMUM_STEPS, least_normal_distance, zero_distance
 
 _NEAR_STEPS, _FAR_STEPS = (1.0, 3.0), (89.0, 104.0, 150.0, 1e4)
 
@@ -46,7 +46,7 @@ def telling_batch(
     places: Sequence[int] = (),
     most: int | None = None,
 ) -> Bits:
-    """Bits of telling rows, shape [rows, columns]; at most ``most`` rows, of as many kinds as possible.
+    """Bits of adversarial rows, shape [rows, columns]; at most ``most`` rows, of as many kinds as possible.
 
     ``tile`` is the number of columns that a kernel takes at once. ``values`` are numbers at which a kernel may change
     its ways: they appear as logits, as the maximum and as distances from it. ``places`` are columns of interest besides

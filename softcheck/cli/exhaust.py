@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import click
+import msgspec
 
 from softcheck.cases.exhaustive import Domain, domain
 from softcheck.cli import progress
@@ -22,11 +23,13 @@ from softcheck.report import step_summary
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.exhaustive import build, row_command
 from softcheck.report.formats import FORMATS, render
+from softcheck.report.notes import calls
 from softcheck.report.output import check_writable, display_of, write
 from softcheck.run.any_order import show_any_order
 from softcheck.run.exhaust import Exhausted, ExhaustHeader, Parts, exhaust, rows_of_a_part
 from softcheck.run.fingerprint import fingerprints
 from softcheck.run.first_look import Look, look
+from softcheck.run.journal import read_header
 from softcheck.run.model import Events
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
@@ -77,7 +80,7 @@ def command(
     One column shows what becomes of NaN, infinities and masks; any finite logit gives 1, so what rounds or reads lanes
     beyond the row shows in pairs.
 
-    A few hundred telling rows are judged first; what they show, and how long the rest will take, stands on standard error before
+    A few hundred adversarial rows are judged first; what they show, and how long the rest will take, stands on standard error before
     the rest begins. Where the variant refuses rows of that many columns, nothing is run, and the exit code is 3.
 
     A variant whose first five parts all end their process is given up; what was not run is a finding, and the exit code 1.
@@ -112,6 +115,7 @@ def command(
         if result.domain.first < result.domain.total and result.left_out is None and result.refused is None
     ]
     report = build(results, session.ready, command=command_line(), notes=notes)
+    report = msgspec.structs.replace(report, calls=calls(session.facts))
     write(render(report, output_format, display_of(output)), output)
     step_summary.add(lambda: render(report, "markdown"))
     sys.exit(exit_code(report))
@@ -120,6 +124,11 @@ def command(
 def _one(
     session: Session, name: str, judged: Domain, path: Path | None, notes: list[str], *, resume: bool
 ) -> Exhausted:
+    journal = path or _default_journal(name, judged)
+    if resume and journal.exists():
+        begun = read_header(journal, ExhaustHeader)
+        if begun.variant == name and begun.fact is not None:
+            session.know(name, begun.fact)
     declaration = session.load(name)
     if isinstance(declaration, str):
         raise UsageError(f"{name}: {declaration}")
@@ -138,8 +147,9 @@ def _one(
         triton=ready.triton,
         rows_at_once=rows_of_a_part(judged, ready.backend),
         sources=fingerprints([name]),
+        fact=session.facts.get(name),
     )
-    kept = Parts(path or _default_journal(name, judged), header, resume=resume)
+    kept = Parts(journal, header, resume=resume)
     try:
         first = look(session, name, declaration, judged)
         refusal = first.refusal()
@@ -171,7 +181,7 @@ def _nothing(name: str, declaration: Declaration, judged: Domain, why: str) -> E
 
 
 def _tell(session: Session, declaration: Declaration, judged: Domain, first: Look, left: int) -> None:
-    """Says on standard error what the telling rows came to, and under the interpreter how long the others will take.
+    """Says on standard error what the adversarial rows came to, and under the interpreter how long the others will take.
 
     On a GPU the few rows say nothing of the speed of many.
     """
@@ -188,7 +198,8 @@ def _tell(session: Session, declaration: Declaration, judged: Domain, first: Loo
         time_left = f"; {left:,} rows will take about {first.seconds_for(left, session.jobs):,.0f} s"
     verdict = "fail" if found else "pass"
     click.echo(
-        f"softcheck: {name} {judged.dtype}: {verdict} so far, on {len(first.rows)} telling rows{time_left}", err=True
+        f"softcheck: {name} {judged.dtype}: {verdict} so far, on {len(first.rows)} adversarial rows{time_left}",
+        err=True,
     )
 
 

@@ -12,7 +12,7 @@ from softcheck.explain import explanation_of, files, pages
 @click.argument("names", nargs=-1, metavar="[KIND|VERDICT|PROBE|COLUMN]...")
 @click.option("--output-dir", type=click.Path(path_type=Path), metavar="FOLDER", help="Write every word's page there.")
 def command(names: tuple[str, ...], output_dir: Path | None) -> None:
-    """Say what words of a report mean: the smallest kernel that shows it, the usual cause, the mend and the declaration.
+    """Say what words of a report mean: the smallest kernel that shows it, the usual cause, the fix and the declaration.
 
     Without a name all words are listed.
     """

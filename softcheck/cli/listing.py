@@ -9,7 +9,7 @@ from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.families import FAMILIES, OF_OPERATIONS
 from softcheck.cli.config import ConfiguredCommand
 from softcheck.operations.registry import OPERATIONS
-from softcheck.probes.registry import PROBES
+from softcheck.probes.registry import described
 from softcheck.report.formats import FORMATS
 from softcheck.run.regression import FAMILY as REGRESSION
 from softcheck.variants.descriptions import descriptions
@@ -39,9 +39,9 @@ def _aligned(said: Mapping[str, str]) -> list[str]:
 
 def _families() -> dict[str, str]:
     own = {
-        name: f"{family.description} ({operation} alone)"
+        name: f"{description} ({operation} alone)"
         for operation, families in OF_OPERATIONS.items()
-        for name, family in families.items()
+        for name, description in families.items()
     }
     of_all = {name: family.description for name, family in FAMILIES.items()}
     return {**of_all, **own, REGRESSION: "failures that were reported or found, saved as cases"}
@@ -54,7 +54,7 @@ _LINES: dict[str, Callable[[], list[str]]] = {
     ),
     "families": lambda: _aligned(_families()),
     "corpora": lambda: _aligned({name: f"{len(load([name]))} cases" for name in default_corpora()}),
-    "probes": lambda: _aligned(PROBES),
+    "probes": lambda: _aligned(described()),
     "oracles": lambda: _aligned({name: oracle.description for name, oracle in ORACLES.items()}),
     "formats": lambda: list(FORMATS),
 }

@@ -10,17 +10,15 @@ from click.shell_completion import CompletionItem, shell_complete
 
 from softcheck import __version__
 from softcheck.cli.config import SuggestingGroup
-from softcheck.errors import SoftcheckError
+from softcheck.errors import SoftcheckError, UsageError
 
 _COMMANDS = {
     "report": "softcheck.cli.report",
     "bench": "softcheck.cli.bench",
     "exhaust": "softcheck.cli.exhaust",
-    "search": "softcheck.cli.search",
     "trace": "softcheck.cli.trace",
     "regimes": "softcheck.cli.regimes",
     "render": "softcheck.cli.render",
-    "plot": "softcheck.cli.plot",
     "compare": "softcheck.cli.compare",
     "list": "softcheck.cli.listing",
     "explain": "softcheck.cli.explain",
@@ -30,16 +28,19 @@ _SUMMARIES = {
     "report": "Judge variants and print a verdict table.",
     "bench": "Time variants on a GPU beside torch and a device copy.",
     "exhaust": "Judge every input of one or two columns.",
-    "search": "Look for the rows with the largest error.",
     "trace": "Show step by step how a kernel computes a row, and where its error is born.",
     "regimes": "Show the paths that a variant takes, for which shapes, and what was judged in each.",
     "render": "Draw a saved report anew, in any format.",
-    "plot": "Draw saved results as SVG and PNG.",
     "compare": "Say what became worse between two saved results.",
     "list": "Show variants, corpora, case families, probes, oracles and output formats.",
     "explain": "Say what a kind of finding, a verdict, a probe or a column means.",
     "corpus": "Add, show, verify and run saved cases.",
 }
+_REMOVED = {
+    "search": "softcheck report VARIANT... --generate N, whose generated cases seek the largest error over bound",
+    "plot": "softcheck render RESULT.json --format html --output FILE.html, whose page has the charts",
+}
+"""Commands that earlier versions had, and the command to use instead."""
 
 
 class _Lazy(SuggestingGroup):
@@ -53,6 +54,14 @@ class _Lazy(SuggestingGroup):
             return None
         command: click.Command = import_module(_COMMANDS[name]).command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named first; raises UsageError, with the command to use instead, for one that was removed."""
+        if args[0] in _REMOVED and not ctx.resilient_parsing:
+            raise UsageError(f"the command {args[0]} was removed; use {_REMOVED[args[0]]}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

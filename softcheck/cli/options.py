@@ -61,7 +61,7 @@ def variant_options(*, built_in: bool = False, required: bool = True) -> Callabl
             "--operation",
             metavar="NAME",
             callback=_checked,
-            help="What functions compute that do not say so themselves: softmax if left out; see softcheck list operations.",
+            help="What functions compute that do not say so themselves; left out, their answers or names tell, else softmax. See softcheck list operations.",
         ),
         click.option(
             "--call",

@@ -68,7 +68,10 @@ def _on_a_terminal(corpora: Sequence[str]) -> Iterator[Events]:
             # Unwrapped, so that the command can be copied.
             bar.console.print(_line_of(first, corpora), markup=False, highlight=False, soft_wrap=True)
 
-        yield Events(stage, progress, standing, found)
+        def told(line: str) -> None:
+            bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+        yield Events(stage, progress, standing, found, told)
 
 
 @contextmanager
@@ -88,7 +91,10 @@ def _in_lines(corpora: Sequence[str]) -> Iterator[Events]:
         standings[latest.variant, latest.dtype] = latest
 
     def found(first: FirstFinding) -> None:
-        sys.stderr.write(f"softcheck: {_line_of(first, corpora)}\n")
+        told(_line_of(first, corpora))
+
+    def told(line: str) -> None:
+        sys.stderr.write(f"softcheck: {line}\n")
         sys.stderr.flush()
 
     def tell() -> None:
@@ -102,7 +108,7 @@ def _in_lines(corpora: Sequence[str]) -> Iterator[Events]:
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
     try:
-        yield Events(stage, progress, standing, found)
+        yield Events(stage, progress, standing, found, told)
     finally:
         over.set()
         thread.join()

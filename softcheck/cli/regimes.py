@@ -52,7 +52,10 @@ def command(
             if dtype not in declaration.dtypes:
                 click.echo(f"softcheck: {name} declares {', '.join(declaration.dtypes)}, not {dtype}", err=True)
                 continue
-            result = run_probe(session, ProbeTask(variant=name, dtype=dtype, probe=_PROBE, quick=quick, seed=seed))
+            result = run_probe(
+                session,
+                ProbeTask(variant=name, dtype=dtype, probe=_PROBE, effort="quick" if quick else "normal", seed=seed),
+            )
             if result is not None:
                 texts.append(_text(name, dtype, result.conclusion))
                 found = ((shown.violation, result.case_id(shown.label)) for shown in result.conclusion.findings)

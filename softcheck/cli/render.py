@@ -27,7 +27,7 @@ from softcheck.tracing.model import Trace
 @limit_options
 @output_option
 def command(*, result: str, output_format: str, baseline: str | None, limits: Tolerances, output: str) -> None:
-    """Draw what report, exhaust, search, bench or trace saved with --format json, in another format; csv is for bench alone."""
+    """Draw what report, exhaust, bench or trace saved with --format json, in another format."""
     check_writable(output)
     found = load_saved(result)
     if baseline is not None and (output_format not in WITH_BASELINE or not isinstance(found, Report)):

@@ -1,6 +1,5 @@
 """``softcheck report``: judge variants and draw the report."""
 
-import shlex
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,7 +17,7 @@ from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_
 from softcheck.cli.options import INTERRUPTED, device_option, output_option, save_case, variant_options
 from softcheck.cli.seeding import seed_option
 from softcheck.errors import UsageError, near_matches
-from softcheck.probes.registry import PROBES, check_name
+from softcheck.probes.registry import EFFORTS, MEETINGS, PROBES, Effort, check_name
 from softcheck.report import step_summary
 from softcheck.report.build import build, command_line, exit_code
 from softcheck.report.compare import Comparison, Tolerances, compare
@@ -63,8 +62,20 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     metavar="NAME",
     help="Only these probes, and no cases unless some are chosen too; see softcheck list probes.",
 )
+@click.option(
+    "--axis",
+    metavar="AXIS=VALUE,…",
+    help="One call in these circumstances alone, as a finding of the probe meetings names them.",
+)
 @click.option("--no-probes", is_flag=True, help="Run cases alone, as any choice of cases without --probe does.")
-@click.option("--quick", is_flag=True, help="Keep probes to the few trials that show most.")
+@click.option(
+    "--effort",
+    type=click.Choice(EFFORTS),
+    default="normal",
+    show_default=True,
+    help="How much probes try: quick keeps to the few trials that show most, thorough lets more circumstances meet.",
+)
+@click.option("--quick", is_flag=True, help="The same as --effort quick.")
 @click.option(
     "--exhaustive/--no-exhaustive",
     default=None,
@@ -73,7 +84,11 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 @device_option
 @cluster_options
 @click.option(
-    "--generate", type=click.IntRange(min=0), default=0, metavar="N", help="Also judge N generated cases each."
+    "--generate",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Also judge N generated cases each, which seek the largest error over bound.",
 )
 @click.option("--save", is_flag=True, help="Add the failures among generated cases to ./corpora/regressions.")
 @seed_option
@@ -125,12 +140,6 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
 )
 @output_option
 @click.option(
-    "--scripts",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
-    help="Save the scripts that show findings on their own, each under its finding's id.",
-)
-@click.option(
     "--trace/--no-trace",
     default=None,
     help="Record each variant's worst row step by step; left out, for --format html alone.",
@@ -171,7 +180,9 @@ def command(
     corpus: tuple[str, ...],
     probe: tuple[str, ...],
     no_probes: bool,
+    effort: Effort,
     quick: bool,
+    axis: str | None,
     exhaustive: bool | None,
     device: DeviceChoice,
     cluster: ClusterChoice,
@@ -190,7 +201,6 @@ def command(
     strict_declarations: bool,
     output_format: str,
     output: str,
-    scripts: Path | None,
     trace: bool | None,
     timings: bool,
     baseline: str | None,
@@ -210,7 +220,7 @@ def command(
         forking.prepare(device)
     before = None if baseline is None else load_any(baseline)
     dtypes = dtype or tuple(DTYPES)
-    with_cases, probes = _stages(probe, no_probes=no_probes)
+    with_cases, probes = (False, (MEETINGS,)) if axis is not None else _stages(probe, no_probes=no_probes)
     cases = (
         select(
             load(corpus or default_corpora()),
@@ -234,7 +244,8 @@ def command(
         cases=tuple(cases),
         whole_corpus=whole_corpus,
         probes=probes,
-        quick=quick,
+        effort="quick" if quick else effort,
+        axis=axis,
         device=device,
         jobs=jobs,
         seed=seed,
@@ -256,12 +267,10 @@ def command(
         run = check(options, events, keeping, devices)
         report = build(run, command=command_line(), corpora=corpus)
         if (output_format == "html" if trace is None else trace) and run.is_complete:
-            report = with_traces(report, cases, events, corpus)
+            report = with_traces(report, cases, events, corpus, run.facts)
     comparison = None if before is None else compare(before, report, limits)
     write(render(report, output_format, display_of(output), comparison), output)
     step_summary.add(lambda: render(report, "markdown"))
-    if scripts is not None:
-        _save_scripts(report, scripts)
     if save:
         _save(run)
     if timings:
@@ -279,16 +288,6 @@ def _say_timings(report: Report, run: Run) -> None:
     lines += [(report.seconds, "in all"), *((probed.seconds, f"of these, {probed.task}") for probed in slowest)]
     for seconds, name in lines:
         click.echo(f"softcheck: {seconds:8.1f} s  {name}", err=True)
-
-
-def _save_scripts(report: Report, folder: Path) -> None:
-    found = {f"{f.id}.py": f.script for row in report.variants for f in row.findings if f.script is not None}
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, script in found.items():
-        (folder / name).write_text(script, encoding="utf-8")
-        click.echo(f"softcheck: python {shlex.quote(str(folder / name))} shows finding {name[:-3]}", err=True)
-    if not found:
-        click.echo("softcheck: --scripts: no finding comes with a script", err=True)
 
 
 def _is_worse(comparison: Comparison, output_format: str) -> bool:

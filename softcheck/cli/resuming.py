@@ -21,7 +21,6 @@ from softcheck.run.record import Keeping, RunHeader
 _NOT_KEPT = (
     "output",
     "output_format",
-    "scripts",
     "journal",
     "resume",
     "jobs",

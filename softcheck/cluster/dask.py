@@ -3,19 +3,18 @@
 import contextlib
 import importlib.util
 import itertools
-import queue
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from distributed import Client, Future, KilledWorker
 
-from softcheck.cluster.host import Child, Lease, TaskAnswer, end, interrupt, run_command, serve, sources
+from softcheck.cluster.host import Child, Lease, TaskAnswer, end, run_command, serve, sources
 from softcheck.cluster.remote import MOST_LOST, HostLostError, RemoteWorker
 from softcheck.errors import NothingRunError, SoftcheckError, UsageError
 from softcheck.run.every_pair import WORKERS
@@ -57,9 +56,6 @@ class DaskCluster:
         """Dask workers that are used no more: their device can't be opened, or they differ from the others."""
         self._first: TaskAnswer | None = None
         """The answer of the first process, from which no other may differ."""
-        self._told: dict[str, queue.SimpleQueue[bytes | None]] = {}
-        """Replies to requests under way, by their keys; None at their end."""
-        client.subscribe_topic(self._session, self._hear)
         self._leases: dict[str, Future] = {}
         self._is_closed = False
         self._revive = revive
@@ -120,8 +116,7 @@ class DaskCluster:
         for _ in range(MOST_LOST + self.places):
             name = self._reserve(child, place)
             try:
-                *_, started = self._submit("start", child, name, None, {}, alone=False)
-                assert isinstance(started, TaskAnswer)
+                started = self._submit("start", child, name, None, {}, alone=False)
             except HostLostError:
                 continue
             except NothingRunError:
@@ -135,7 +130,7 @@ class DaskCluster:
 
     def run(
         self, worker: RemoteWorker, request: Request, limits: dict[str | None, Waits], *, alone: bool
-    ) -> Iterator[TaskAnswer | bytes]:
+    ) -> TaskAnswer:
         """As ``Tasks.run``."""
         kind = type(request).__name__.removeprefix("Run").lower()
         return self._submit(kind, worker.child, worker.name, encode_request(request), limits, alone=alone)
@@ -157,10 +152,6 @@ class DaskCluster:
             with contextlib.suppress(KilledWorker):
                 return int(future.result())
         raise SoftcheckError(f"{MOST_LOST} Dask workers in a row ended under: {' '.join(words)}")
-
-    def interrupt(self, worker: RemoteWorker) -> None:
-        """As ``Tasks.interrupt``."""
-        self._tell(interrupt, worker)
 
     def end(self, worker: RemoteWorker) -> None:
         """As ``Tasks.end``."""
@@ -222,27 +213,22 @@ class DaskCluster:
 
     def _submit(
         self, kind: str, child: Child, name: str, request: bytes | None, limits: dict[str | None, Waits], *, alone: bool
-    ) -> Iterator[TaskAnswer | bytes]:
+    ) -> TaskAnswer:
         resources = {} if self._resource is None else {self._resource: 1.0 if alone else _SHARE}
         alike = {other: address for other, address in self._addresses.items() if other not in self._dead}
         # Dask itself never moves a task whose worker has ended: it may leave it waiting for that worker's address.
         where = [alike[name]] if name in alike else list(alike.values())
-        key = f"{kind}-{uuid.uuid4().hex}"
-        told = self._told[key] = queue.SimpleQueue()
         future = self._client.submit(
             serve,
             child,
             request,
             limits,
-            key,
-            key=key,
+            key=f"{kind}-{uuid.uuid4().hex}",
             workers=where or None,
             allow_other_workers=False,
             resources=resources,
         )
-        future.add_done_callback(lambda _: told.put(None))
         try:
-            yield from self._progress(future, where, told)
             answer = self._result(future, where)
         except (KilledWorker, HostLostError):
             if not self._is_closed:
@@ -252,8 +238,6 @@ class DaskCluster:
             if self._is_closed:
                 raise SessionClosedError("the session is closed") from None
             raise SoftcheckError("the scheduler was lost, and all requests with it; go on with --resume") from None
-        finally:
-            del self._told[key]
         why = None if self._first is None or answer.sources is None else difference(self._first, answer)
         if why is not None:
             # It has joined since the session began.
@@ -263,22 +247,7 @@ class DaskCluster:
         with self._lock:
             if child.id in self._children:
                 self._children[child.id] = answer.place
-        yield answer
-
-    def _progress(
-        self, future: Future, where: Sequence[str], told: "queue.SimpleQueue[bytes | None]"
-    ) -> Iterator[bytes]:
-        """Yields the replies that come until a task is done. Raises HostLostError where none of the addresses is a worker's any more."""
-        while not future.done():
-            try:
-                reply = told.get(timeout=_LOOK_SECONDS)
-            except queue.Empty:
-                if not future.done():
-                    self._refuse_if_lost(future, where)
-            else:
-                if reply is None:
-                    return
-                yield reply
+        return answer
 
     def _result(self, future: Future, where: Sequence[str]) -> TaskAnswer:
         """The result of a task that was done. Raises HostLostError if its worker ended before it was fetched: Dask makes the task again."""
@@ -298,11 +267,6 @@ class DaskCluster:
         if where and set(where).isdisjoint(self._addresses.values()):
             future.cancel()
             raise HostLostError
-
-    def _hear(self, event: tuple[float, tuple[str, bytes]]) -> None:
-        key, reply = event[1]
-        if (told := self._told.get(key)) is not None:
-            told.put(reply)
 
     def _tell(self, function: Callable[[str], None], worker: RemoteWorker) -> None:
         """Calls a function of ``host`` for a child, unless its host is gone."""

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from softcheck import __version__
 from softcheck.errors import UsageError
 from softcheck.run.fingerprint import fingerprints
 from softcheck.run.process import DeviceChoice, DeviceRuinedError, Waits, Worker, WorkerDiedError
-from softcheck.run.protocol import Ready, Searching, decode_request, encode_reply
+from softcheck.run.protocol import Ready, decode_request, encode_reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +68,11 @@ _children: dict[str, Worker] = {}
 """The processes of this Dask worker, by id."""
 
 
-_TELL_SECONDS = 0.25
-"""Between two replies that tell of progress."""
-
-
-def serve(child: Child, request: bytes | None, limits: dict[str | None, Waits], key: str) -> TaskAnswer:
+def serve(child: Child, request: bytes | None, limits: dict[str | None, Waits]) -> TaskAnswer:
     """Makes a request to a child, which is started where it does not run here; None only starts it.
 
-    ``limits`` has the limits of each variant, and those of softcheck's own work under None. Progress is told meanwhile, as
-    events (``key``, reply) of the session, and only its last reply is among those of the answer. Raises what ``Worker``
-    raises if the child can't be started.
+    ``limits`` has the limits of each variant, and those of softcheck's own work under None. Raises what ``Worker`` raises
+    if the child can't be started.
     """
     worker, digests = _children.get(child.id), None
     if worker is None:
@@ -90,15 +84,8 @@ def serve(child: Child, request: bytes | None, limits: dict[str | None, Waits], 
     death = None
     if request is not None:
         try:
-            is_progress, due = False, 0.0
             for reply in worker.ask(decode_request(request), lambda: limits.get(worker.running, limits[None])):
-                if is_progress and isinstance(reply, Searching):
-                    replies.pop()
-                is_progress = isinstance(reply, Searching)
-                replies.append(encode_reply(reply))
-                if is_progress and time.monotonic() >= due:
-                    get_worker().log_event(child.session, (key, replies[-1]))
-                    due = time.monotonic() + _TELL_SECONDS
+                replies.append(encode_reply(reply))  # noqa: PERF401 - those before a death are kept
         except WorkerDiedError as died:
             _children.pop(child.id, None)
             death = Death(
@@ -112,12 +99,6 @@ def serve(child: Child, request: bytes | None, limits: dict[str | None, Waits], 
     return TaskAnswer(
         place=str(get_worker().name), ready=worker.ready, sources=digests, replies=tuple(replies), death=death
     )
-
-
-def interrupt(child: str) -> None:
-    """Asks a child to end its request early."""
-    if child in _children:
-        _children[child].interrupt()
 
 
 def end(child: str) -> None:

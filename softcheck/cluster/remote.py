@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from softcheck.cluster.host import Child, Death, TaskAnswer
 from softcheck.errors import SoftcheckError
-from softcheck.run.process import DeviceRuinedError, Waits, Worker, WorkerDiedError, first_running, waits
+from softcheck.run.process import DeviceRuinedError, Waits, Worker, WorkerDiedError, first_running, named_in, waits
 from softcheck.run.protocol import (
     Done,
     Load,
@@ -47,16 +47,11 @@ class Tasks(Protocol):
 
     def run(
         self, worker: "RemoteWorker", request: Request, limits: dict[str | None, Waits], *, alone: bool
-    ) -> _Answers:
-        """Runs a request on the worker's process, and yields progress meanwhile, as encoded replies, and the answer last.
-
-        ``alone`` keeps other requests off the device meanwhile.
+    ) -> TaskAnswer:
+        """Runs a request on the worker's process and returns the answer. ``alone`` keeps other requests off the device meanwhile.
 
         Raises HostLostError if the Dask worker ends, and SoftcheckError if the process can't be started.
         """
-
-    def interrupt(self, worker: "RemoteWorker") -> None:
-        """Asks a process to end its request early."""
 
     def end(self, worker: "RemoteWorker") -> None:
         """Ends a process."""
@@ -68,7 +63,7 @@ class Tasks(Protocol):
 class RemoteWorker(Worker):
     """A worker process on a device of a cluster. Not thread-safe: one thread owns it.
 
-    All replies to a request but those of progress come at once. Where the Dask worker ends meanwhile, none has come, and
+    All replies to a request come at once. Where the Dask worker ends meanwhile, none has come, and
     the request is made again in a new process.
     """
 
@@ -88,6 +83,7 @@ class RemoteWorker(Worker):
 
     def ask(self, request: Request, seconds: float | Callable[[], Waits]) -> Iterator[Reply]:
         """As ``Worker.ask``; ``seconds`` are asked once for each variant of the request, before it is sent."""
+        request = self.informed(request)
         limits = self._limits(request, seconds)
         for answer in self._answers(request, limits):
             if isinstance(answer, bytes):
@@ -105,10 +101,6 @@ class RemoteWorker(Worker):
             if answer.death is not None:
                 raise _error(answer.death)
 
-    def interrupt(self) -> None:
-        """As ``Worker.interrupt``."""
-        self._tasks.interrupt(self)
-
     def close(self) -> None:
         """Ends the process."""
         if not self._is_over:
@@ -117,14 +109,14 @@ class RemoteWorker(Worker):
 
     def _limits(self, request: Request, seconds: float | Callable[[], Waits]) -> dict[str | None, Waits]:
         limits: dict[str | None, Waits] = {}
-        for name in (*_variants(request), None):
+        for name in (*named_in(request), None):
             self.running = name
             limits[name] = waits(seconds) if isinstance(seconds, int | float) else seconds()
         return limits
 
     def _answers(self, request: Request, limits: dict[str | None, Waits], lost: int = 0) -> _Answers:
         """The answers to a request, or to its parts where a Dask worker has ended under the whole."""
-        names = _variants(request)
+        names = named_in(request)
         trial = request.only if isinstance(request, RunProbe) else None
         calls = trial != () and not (isinstance(request, Load) and not request.is_called)
         is_suspect = calls and len(names) == 1 and not self._tasks.suspects.isdisjoint(names)
@@ -133,7 +125,7 @@ class RemoteWorker(Worker):
                 yield encode_reply(TrialStarted(trial[0]))
             try:
                 alone = isinstance(request, Time) or lost >= _SHARED or is_suspect
-                yield from self._tasks.run(self, request, limits, alone=alone)
+                yield self._tasks.run(self, request, limits, alone=alone)
             except HostLostError as error:
                 lost += 1
                 is_over = lost >= MOST_LOST or is_suspect
@@ -192,11 +184,6 @@ class RemoteWorker(Worker):
             yield answer if ends else dataclasses.replace(answer, replies=answer.replies[:-1])
             return [] if ends else replies
         return []
-
-
-def _variants(request: Request) -> tuple[str, ...]:
-    first = first_running(request)
-    return (first,) if first is not None else getattr(request, "variants", ())
 
 
 def _error(death: Death) -> WorkerDiedError:

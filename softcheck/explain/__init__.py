@@ -16,7 +16,7 @@ __all__ = ["Explanation", "explanation_of", "files", "of_kind", "pages"]
 
 
 def of_kind(kind: FindingKind, operation: str = "softmax") -> Explanation:
-    """The explanation of a kind of finding, with the meaning and the mend for an operation. The example stays softmax's."""
+    """The explanation of a kind of finding, with the meaning and the fix for an operation. The example stays softmax's."""
     page = KINDS[kind]
     return dataclasses.replace(
         page,

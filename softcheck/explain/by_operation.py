@@ -1,4 +1,4 @@
-"""Meanings of kinds of findings, and their mends, where these differ from softmax's by the operation."""
+"""Meanings of kinds of findings, and their fixes, where these differ from softmax's by the operation."""
 
 from softcheck.contract import FindingKind as Kind
 
@@ -47,7 +47,7 @@ MENDS: dict[Kind, dict[str, str]] = {
         "attention_logsumexp": f"{_BACKWARD}; of attention's logsumexp it is ds = g[:, None] * p, dq = scale * ds k and dk = scale * ds^T q",
     },
 }
-"""Mends by kind and operation; softmax's, and those that hold for every operation, stand in ``kinds.py``."""
+"""Fixes by kind and operation; softmax's, and those that hold for every operation, stand in ``kinds.py``."""
 
 _NO_MAXIMUM = "an output is farther from the exact answer than float32 arithmetic can be"
 

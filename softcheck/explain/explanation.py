@@ -42,7 +42,7 @@ class Explanation:
             )
         parts += [
             f"{title}: {_sentence(text, capital=False)}"
-            for title, text in (("Usual cause", self.cause), ("Mend", self.mend), ("To declare it", self.declare))
+            for title, text in (("Usual cause", self.cause), ("Fix", self.mend), ("To declare it", self.declare))
             if text
         ]
         return "\n\n".join(parts) + "\n"

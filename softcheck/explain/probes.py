@@ -3,7 +3,7 @@
 from softcheck.contract import FindingKind as Kind
 from softcheck.explain.explanation import Explanation
 from softcheck.explain.kinds import KINDS
-from softcheck.probes.registry import PROBES
+from softcheck.probes.registry import described
 
 _DECLARATIONS = {
     "layouts": '@variant(layouts=["contiguous"]) leaves strided inputs out',
@@ -30,7 +30,7 @@ _SHOWS = {
     "gradients": Kind.WRONG_GRADIENT,
     "arithmetic": Kind.ARITHMETIC_CONTRADICTED,
 }
-"""The kind of finding whose example, cause and mend are a probe's too."""
+"""The kind of finding whose example, cause and fix are a probe's too."""
 
 _OWN: dict[str, tuple[str, str, str]] = {
     "sizes": (
@@ -52,6 +52,16 @@ def softmax(x):
 """,
         "a path that only some widths or row counts take, and that nothing else runs",
         "run the command of the finding, which names the path by its shapes",
+    ),
+    "meetings": (
+        """
+def softmax(x):
+    if x.stride(-1) != 1 and x.shape[1] > 1024:
+        x = x.as_strided(x.shape, (x.shape[1], 1))  # a path for wide rows that takes them for packed
+    return torch.softmax(x, -1)
+""",
+        "a path of the code that runs where two or three circumstances meet, such as a width and a stride",
+        "run the command of the finding, which makes that one call, and follow the conditions on its circumstances",
     ),
     "grid_limits": (
         """
@@ -143,8 +153,19 @@ def softmax(q, k, v):
     k = k.as_strided(k.shape, q.stride(), k.storage_offset())  # the strides of the queries
     return torch.nn.functional.scaled_dot_product_attention(q, k, v)
 """,
-        "the strides of one operand that are passed for another's, or a mask for several rows that is taken for one of each",
-        "pass the strides of each operand, and expand a mask to the shape of the scores",
+        "the strides of one operand that are passed for another's",
+        "pass the strides of each operand",
+    ),
+    "shared_masks": (
+        """
+@softcheck.variant(operation="attention", parameters={"head_dim": 16, "masked": 1})
+def softmax(q, k, v, attn_mask):
+    # One mask for all heads of a batch is taken for that of all batches.
+    attn_mask = attn_mask[:1] if attn_mask.stride(1) == 0 else attn_mask
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask)
+""",
+        "a mask for several rows that is taken for one of each, or for all",
+        "expand a mask to the shape of the scores",
     ),
     "first_rows": (
         """
@@ -244,20 +265,22 @@ def softmax(x):
         """
 @softcheck.variant(operation="cross_entropy", call="f(x, target)")
 def loss(x, target):
-    memory = x.as_strided((x.untyped_storage().nbytes() // x.element_size(),), (1,), 0)
-    place = x.storage_offset() + torch.arange(len(x)) * x.stride(0) + target * x.stride(1)
-    return torch.logsumexp(x, -1) - memory[place]  # the logit at the target, wherever that is
+    grad = torch.empty(x.shape, dtype=x.dtype, device=x.device).copy_(torch.softmax(x, -1))
+    memory = torch.empty(0, dtype=x.dtype, device=x.device).set_(grad.untyped_storage())
+    rows = torch.arange(len(x), device=x.device)
+    memory[grad.storage_offset() + rows * x.shape[1] + target] -= 1  # the gradient at the target, wherever that is
+    return torch.logsumexp(x, -1) - x.gather(1, target.clamp(0, x.shape[1] - 1)[:, None])[:, 0]
 """,
-        "a load at the target without a mask",
-        "load with mask=(target >= 0) & (target < n_columns), and store NaN for other targets",
+        "a store at the target without a mask",
+        "store with mask=(target >= 0) & (target < n_columns), and give NaN for other targets",
     ),
 }
-"""Examples of probes, each with the usual cause and the mend."""
+"""Examples of probes, each with the usual cause and the fix."""
 
 
 def of_probes() -> dict[str, Explanation]:
     """Every probe."""
-    return {name: _of_probe(name, looks_for) for name, looks_for in PROBES.items()}
+    return {name: _of_probe(name, looks_for) for name, looks_for in described().items()}
 
 
 def _of_probe(name: str, looks_for: str) -> Explanation:

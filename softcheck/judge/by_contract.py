@@ -103,7 +103,9 @@ def by_contract(
     of_cpu_library: bool = False,
 ) -> Measurement:
     """Runs ``judge_by`` by the variant's contract on an input of this shape."""
-    contract = contract_of(variant.declaration.arithmetic, of_cpu_library=of_cpu_library)
+    contract = contract_of(
+        variant.declaration.arithmetic, of_cpu_library=of_cpu_library, over_another=variant.reduces_another
+    )
     measured = judge_by(contract)
     if of_cpu_library or not breaks_bounds(measured):
         return measured

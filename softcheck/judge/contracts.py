@@ -9,15 +9,18 @@ from softcheck.judge.judge import STANDARD
 from softcheck.operations.arithmetic import WARP, Arithmetic
 
 
-def contract_of(declared: Arithmetic | None, *, of_cpu_library: bool = False) -> Arithmetic:
+def contract_of(declared: Arithmetic | None, *, of_cpu_library: bool = False, over_another: bool = False) -> Arithmetic:
     """Returns the arithmetic whose bound an output must keep.
 
     ``declared`` may weaken the standard contract and never tightens it: a kernel that divides with IEEE rounding may
     err as much as one that does not. ``of_cpu_library`` is True if a call ran on a CPU without any Triton kernel. The
-    sum is then a library's, whose lanes depend on the processor.
+    sum is then a library's, whose lanes depend on the processor. ``over_another`` is True if it reduces another dimension
+    than the last: torch then keeps differences and exponentials in the input's type (aten/src/ATen/native/cpu/SoftMaxKernel.cpp).
     """
     own = STANDARD if declared is None else _no_stricter(declared)
-    return msgspec.structs.replace(own, lanes=1) if of_cpu_library else own
+    if not of_cpu_library:
+        return own
+    return msgspec.structs.replace(own, lanes=1, intermediate="input" if over_another else own.intermediate)
 
 
 def _no_stricter(declared: Arithmetic) -> Arithmetic:

@@ -1,6 +1,5 @@
 """Merging of measurements, of parts of one input or of several inputs, into one."""
 
-import re
 from collections.abc import Callable, Iterable
 from functools import reduce
 
@@ -95,8 +94,8 @@ def _violation_moved(violation: Violation, place: Callable[[int], int]) -> Viola
     if violation.row is None:
         return violation
     row = place(violation.row)
-    # The first place that a message names is its witness.
-    message = re.sub(rf"\brow {violation.row}\b", f"row {row}", violation.message, count=1)
+    # The judge begins a message with its witness's row.
+    message = f"row {row}{violation.message.removeprefix(f'row {violation.row}')}"
     return msgspec.structs.replace(violation, row=row, message=message)
 
 

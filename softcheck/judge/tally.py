@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 
 from oracles.formats import bits_hex
 from softcheck.contract import FindingKind, Violation
+from softcheck.facts import Facts
 from softcheck.judge.measurement import Extreme
 from softcheck.judge.surroundings import around
 from softcheck.operations import rules
 from softcheck.operations.block import Block
-from softcheck.operations.rules import RowRule, Rule
+from softcheck.operations.rules import ElementRule, RowRule, Rule
 
 
 class Tally:
@@ -50,7 +51,9 @@ def _violation(rule: Rule, block: Block, place: tuple[int, ...], value: float) -
         number = block.row_of(row)
         column = int(np.argmax(block.shares[row]))
         message = f"{rules.row_place(block, row)}: {rule.describe(block, row)}"
-        return Violation(rule.kind, message, row=number, share=value, around=around(block, row, column))
+        off, allowed = float(block.sum_deviations[row]), float(block.bounds.sums[row])
+        facts = Facts(sum_off=off, sum_allowed=allowed, query=_query(block, row))
+        return Violation(rule.kind, message, row=number, share=value, around=around(block, row, column), facts=facts)
     column = place[1]
     witness = extreme(value, block, row, column)
     return Violation(
@@ -62,7 +65,25 @@ def _violation(rule: Rule, block: Block, place: tuple[int, ...], value: float) -
         output_bits=witness.output_bits,
         share=value if rule.has_share else None,
         around=around(block, row, column),
+        facts=_facts(rule, block, row, column),
     )
+
+
+def _facts(rule: ElementRule, block: Block, row: int, column: int) -> Facts:
+    """The numbers of an element."""
+    has_bound = rule.has_share
+    return Facts(
+        output=float(block.output[row, column]),
+        expected=float(block.answer[row, column]),
+        ulps=float(block.errors[row, column]) if block.specials.comparable[row, column] else None,
+        bound=float(np.broadcast_to(block.bounds.elements, block.errors.shape)[row, column]) if has_bound else None,
+        reason=rules.reason(block, row, column),
+        query=_query(block, row),
+    )
+
+
+def _query(block: Block, row: int) -> int | None:
+    return None if block.parts == 1 and block.operation.parts is None else row % block.parts
 
 
 def extreme(value: float, block: Block, row: int, column: int) -> Extreme:

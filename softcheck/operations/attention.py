@@ -19,8 +19,8 @@ from softcheck.operations.attention_bounds import error_of_sums, errors, lost
 from softcheck.operations.attention_parameters import arguments_of, attending_of, families_of
 from softcheck.operations.block import Block, joined, reshaped
 from softcheck.operations.bounds import Bounds, Model
+from softcheck.operations.expression import half_ulp
 from softcheck.operations.heads import Attending
-from softcheck.operations.log_softmax import half_ulp
 from softcheck.operations.logsumexp import bounds_of
 from softcheck.operations.operation import Limits, Operand, Operation, Parameter
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND, ElementRule, number
@@ -85,7 +85,7 @@ class Attention:
         """[heads, queries, ...] as [heads * queries, ...]."""
         return array.reshape(-1, array.shape[2])
 
-    def undefined(self, values: Values, fmt: Format = FLOAT32) -> Flags:
+    def undefined(self, values: Values, fmt: Format) -> Flags:
         """Queries with a product that float32 can't hold, and those with an infinite or hidden logit that was not promised."""
         heads = self.heads(values, fmt)
         found = (heads.sizes * max(1.0, heads.scale)).max(axis=2, initial=0.0) > FLOAT32.max / 8

@@ -1,15 +1,18 @@
 """The largest error that an arithmetic can make in attention, derived in docs/bounds.md, section 26."""
 
+import math
+
 import numpy as np
+from numpy.typing import NDArray
 
 from oracles.attention import Heads
 from oracles.formats import FLOAT32, Format, Values
-from softcheck.operations.bounds import LARGEST_EXPONENT, VANISHED, Model, depth
+from softcheck.operations.bounds import VANISHED, Model, depth
 
 SECOND_ORDER = 1.0 + 2.0**-8
 """Covers products of errors, each of which is below 2^-10."""
 TRUNCATED = 4.0
-"""Error of one addition in a tensor core in units of u, of the sum of all terms' sizes: it truncates, and aligns what it adds."""
+"""Largest error of one addition in a tensor core, in units of u times the sum of all terms' sizes: the core aligns its terms and truncates."""
 _TILE = 16
 """Least number of keys between two rescalings of a running sum, beyond the first ten."""
 SCALED = 4.0
@@ -22,6 +25,9 @@ LOGARITHM = 8.0
 """Roundings of a logarithm, of its sum with the maximum and of products with log2(e) or log(2), of |m| + L + 1."""
 CAPPED = 8.0
 """Roundings of a soft cap's hyperbolic tangent and its products, relative to the cap."""
+
+FAR_SINK = math.log(FLOAT32.max)
+"""Distance of a sink above all scores from which its exponential less the largest score overflows: a kernel must subtract the sink."""
 
 
 def steps(keys: int) -> float:
@@ -77,17 +83,13 @@ def _of_weights(heads: Heads, model: Model) -> tuple[Values, Values]:
     at_top = of_score.max(axis=2, keepdims=True, initial=0.0)
     distance = np.where(heads.visible, np.minimum(heads.top - heads.scores, VANISHED), 0.0)
     log_errors = of_score + at_top + model.exponent * distance + model.exponential
-    mean = (heads.softmax.weights * np.expm1(np.minimum(log_errors, LARGEST_EXPONENT))).sum(axis=2, keepdims=True)
-    if np.isfinite(heads.sink):
-        left = 1.0 - heads.softmax.weights.sum(axis=2, keepdims=True)
-        mean = mean + left * np.expm1(np.minimum(_of_sink(heads, model, at_top), LARGEST_EXPONENT))
-    return log_errors, np.log1p(mean)
+    return log_errors, heads.growth(log_errors, _of_sink(heads, model, at_top))
 
 
 def _of_sink(heads: Heads, model: Model, at_top: Values) -> Values:
-    """Largest error of the logarithm of a sink's weight relative to the largest score's, which errs by ``at_top``, [heads, queries, 1]."""
-    far = np.minimum(np.abs(heads.sink - heads.top), VANISHED)
-    found: Values = at_top + model.exponential + model.exponent * far
+    """Largest error of the logarithm of a sink's weight relative to what is subtracted, a score that errs by ``at_top`` or the sink, [heads, queries, 1]."""
+    far = np.minimum(np.abs(heads.sink - subtracted(heads)), VANISHED)
+    found: Values = np.where(_has_far_sink(heads), 0.0, at_top) + model.exponential + model.exponent * far
     return found
 
 
@@ -111,11 +113,22 @@ def error_of_total(keys: int, model: Model) -> float:
     return added + steps(keys) * (model.exponential + model.roundoff) + keys * model.underflow
 
 
+def subtracted(heads: Heads) -> Values:
+    """What kernels subtract from all exponents, [heads, queries, 1]: the largest score, or a sink far above it."""
+    return np.where(_has_far_sink(heads), heads.sink, heads.top)
+
+
+def _has_far_sink(heads: Heads) -> NDArray[np.bool_]:
+    """Queries whose sink is so far above their scores, [heads, queries, 1]."""
+    return np.asarray(heads.sink - heads.top > FAR_SINK)
+
+
 def errors_of_logarithm(heads: Heads, model: Model) -> Values:
     """Largest error of each query's log-sum-exp in base e before its last rounding, [heads, queries, 1]."""
     keys = heads.k.shape[1]
     of_sum = _of_weights(heads, model)[1] + error_of_total(keys, model)
-    size = 1.0 + np.log1p(keys) + np.abs(heads.top) + np.maximum(0.0, heads.sink - heads.top)
+    top = subtracted(heads)
+    size = 1.0 + np.log1p(keys) + np.abs(top) + np.maximum(0.0, heads.sink - top)
     found: Values = (of_sum + LOGARITHM * model.roundoff * size) * SECOND_ORDER + model.underflow
     return found
 
@@ -123,12 +136,7 @@ def errors_of_logarithm(heads: Heads, model: Model) -> Values:
 def errors(heads: Heads, model: Model, fmt: Format) -> Values:
     """Largest error of each number before its last rounding, [heads, queries, dimension]."""
     log_errors, of_sum = _of_weights(heads, model)
-    log_errors = log_errors + of_sum
-    distance = np.where(heads.visible, np.minimum(heads.top - heads.scores, VANISHED), 0.0)
-    # A weight that is 0 in float64 may be seen where the score's error is as large as its distance.
-    unseen = heads.visible & (heads.softmax.weights == 0)
-    reachable = np.where(unseen, np.exp(np.minimum(log_errors - distance, 0.0)), 0.0) @ np.abs(heads.v)
-    of_weights = heads.weighted(log_errors) + reachable
+    of_weights = heads.weighted(log_errors + of_sum)
     size = heads.sizes_of_values + of_weights
     found: Values = (of_weights + error_of_sums(heads.k.shape[1], model, fmt) * size) * SECOND_ORDER + lost(
         heads, model, fmt

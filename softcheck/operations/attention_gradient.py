@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oracles.attention import Heads, logsumexp
-from oracles.formats import Format, Values
+from oracles.attention import Heads
+from oracles.formats import FLOAT32, Format, Values
+from oracles.reference import no_nan
 from softcheck.operations import softcap
 from softcheck.operations.attention_bounds import (
     error_of_logarithm_and_sink,
@@ -17,8 +18,8 @@ from softcheck.operations.attention_bounds import (
     errors,
 )
 from softcheck.operations.bounds import LARGEST_EXPONENT, Model
+from softcheck.operations.expression import half_ulp
 from softcheck.operations.heads import split
-from softcheck.operations.log_softmax import half_ulp
 
 _TRUNCATED = 4.0
 """Error of one addition in a tensor core in units of u, as in the forward."""
@@ -49,9 +50,8 @@ def gradients(heads: Heads, grad: Values, model: Model, fmt: Format, groups: int
     def gamma(terms: int) -> float:
         return (_TRUNCATED * terms + _ROUNDINGS) * unit + 2 * model.products
 
-    of_weight = (
-        np.expm1(np.minimum(error_of_logarithm_and_weights(heads, model), LARGEST_EXPONENT)) + stored + _OF_FLOAT64
-    )
+    # Absolute errors of the weights.
+    of_weight = heads.grown(error_of_logarithm_and_weights(heads, model)) + (stored + _OF_FLOAT64) * weights
     of_keys = grad @ heads.v.transpose(0, 2, 1)
     sizes = size_of_grad @ np.abs(heads.v).transpose(0, 2, 1)
     answers = weights @ heads.v
@@ -60,43 +60,50 @@ def gradients(heads: Heads, grad: Values, model: Model, fmt: Format, groups: int
     off = off + half_ulp(np.abs(answers) + off, fmt)
     # A backward takes the mean from the rounded answer, or from weights and their gradients.
     of_mean = (size_of_grad * (off + gamma(dimension) * np.abs(answers))).sum(axis=2, keepdims=True)
-    of_mean = of_mean + (weights * (of_weight + gamma(keys) + gamma(dimension)) * sizes).sum(axis=2, keepdims=True)
+    of_mean = of_mean + ((of_weight + weights * (gamma(keys) + gamma(dimension))) * sizes).sum(axis=2, keepdims=True)
     scores = weights * (of_keys - mean)
-    terms = weights * (np.abs(of_keys) + np.abs(mean))
-    of_scores = of_weight * terms + weights * (1 + of_weight) * (gamma(dimension) * sizes + of_mean)
+    # A weight, and a score's gradient, may be flushed in float32, or lose half a subnormal where it is rounded to 16 bits.
+    flushed = min(fmt.least_normal, FLOAT32.least_normal)
+    lost = flushed + (0.5 * fmt.least_subnormal if fmt.width == 16 else 0.0)
+    of_scores = (of_weight + lost) * (np.abs(of_keys) + np.abs(mean))
+    of_scores = of_scores + (weights + of_weight) * (gamma(dimension) * sizes + of_mean)
     of_scores = of_scores + (stored + _ROUNDINGS * unit) * (np.abs(scores) + of_scores)
 
-    of_bias, off_bias = scores, of_scores
+    of_bias, off_bias = scores, of_scores + lost
     if heads.softcap:
         slope = softcap.slope(heads.products * heads.scale, heads.softcap)
         of_scores = slope * of_scores + error_of_slope(heads, model) * (np.abs(scores) + of_scores)
         scores = slope * scores
 
     def judged(exact: Values, allowed: Values) -> OperandGradient:
-        least = fmt.least_normal * max(queries, keys) * float(max(1.0, np.abs(heads.q).max(), np.abs(heads.k).max()))
-        allowed = allowed + least
+        allowed = allowed + flushed * max(queries, keys)
+        no_nan("a gradient's bound", allowed)
         return OperandGradient(exact, allowed + half_ulp(np.abs(exact) + allowed, fmt))
 
-    scale = heads.scale
-    transposed, of_transposed = scores.transpose(0, 2, 1), of_scores.transpose(0, 2, 1)
+    scaled, of_scaled = heads.scale * scores, np.where(heads.visible, heads.scale * of_scores + lost, 0.0)
+    of_values = np.where(heads.visible, of_weight + lost, 0.0)
     sums = {
-        "q": (scale * scores, scale * of_scores, heads.k, gamma(keys)),
-        "k": (scale * transposed, scale * of_transposed, heads.q, gamma(queries)),
-        "v": (weights.transpose(0, 2, 1), (of_weight * weights).transpose(0, 2, 1), grad, gamma(queries)),
+        "q": (scaled, of_scaled, heads.k, gamma(keys)),
+        "k": (scaled.transpose(0, 2, 1), of_scaled.transpose(0, 2, 1), heads.q, gamma(queries)),
+        "v": (weights.transpose(0, 2, 1), of_values.transpose(0, 2, 1), grad, gamma(queries)),
     }
-    found = {
-        name: judged(left @ right, (off_left + added * (np.abs(left) + off_left)) @ np.abs(right))
-        for name, (left, off_left, right, added) in sums.items()
-    }
+
+    found = {}
+    for name, (left, off_left, right, added) in sums.items():
+        allowed = (off_left + added * (np.abs(left) + off_left)) @ np.abs(right)
+        if name != "q" and groups > 1 and fmt.width == 16:
+            allowed = _expanded(left, right, allowed, groups, fmt)
+        found[name] = judged(left @ right, allowed)
     if heads.bias is not None:
         found["bias"] = judged(of_bias, off_bias)
     if np.isfinite(heads.sink):
-        of_sink = (
-            np.expm1(np.minimum(error_of_logarithm_and_sink(heads, model), LARGEST_EXPONENT)) + stored + _OF_FLOAT64
-        )
-        share = np.exp(heads.sink - logsumexp(heads).high.reshape(mean.shape))
+        share = heads.softmax.sink
+        grown = np.expm1(np.minimum(error_of_logarithm_and_sink(heads, model), LARGEST_EXPONENT))
+        # A sink far above all scores is the log-sum-exp itself, and its weight 1: no right one is more than 2, however large both are.
+        grown = np.where(share == 1, np.minimum(grown, 1.0), grown)
+        of_sink = share * (grown + stored + _OF_FLOAT64)
+        off = np.abs(mean) * of_sink + (share + of_sink) * of_mean + lost * (1 + np.abs(mean))
         terms = share * mean
-        off = np.abs(terms) * of_sink + share * (1 + of_sink) * of_mean
         off = off + (stored + _ROUNDINGS * unit + gamma(queries * len(heads.q))) * (np.abs(terms) + off)
         batch, of_batch = split(len(heads.q))
         exact, allowed = (
@@ -104,3 +111,10 @@ def gradients(heads: Heads, grad: Values, model: Model, fmt: Format, groups: int
         )
         found["sinks"] = judged(exact, allowed)
     return found
+
+
+def _expanded(left: Values, right: Values, allowed: Values, groups: int, fmt: Format) -> Values:
+    """The errors of gradients by keys that are repeated for each query head: each head's is rounded to 16 bits as their sum is."""
+    by_query_head = (np.split(left, groups, axis=2), np.split(right, groups, axis=1))
+    sizes = sum(np.abs(one @ other) for one, other in zip(*by_query_head, strict=True))
+    return allowed + groups * (fmt.unit_roundoff * (sizes + allowed) + 0.5 * fmt.least_subnormal)

@@ -13,9 +13,9 @@ import numpy as np
 from oracles.attention import Heads, logsumexp, logsumexp_ball
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference, RowClass, classify
-from softcheck.errors import UsageError
-from softcheck.operations.attention import WIDEST, Attention, by_convention, in_chunks
-from softcheck.operations.attention_bounds import errors_of_logarithm
+from softcheck.errors import UsageError, near_matches
+from softcheck.operations.attention import NOTHING_SEEN, WIDEST, Attention, by_convention, in_chunks
+from softcheck.operations.attention_bounds import errors_of_logarithm, subtracted
 from softcheck.operations.attention_parameters import arguments_of, attending_of, families_of
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.logsumexp import bounds_of
@@ -28,11 +28,16 @@ if TYPE_CHECKING:
 
 _UNIT = 2.0**-53
 
+NO_KEYS = {"-inf": -math.inf, "inf": math.inf, "zero": 0.0}
+"""What the log-sum-exp of a query that sees no key may be declared to be."""
+
 
 @dataclass(frozen=True, slots=True)
 class _OfQueries:
     of: Attention
     base: float
+    no_keys: float
+    """The answer for a query that sees no key, and no sink."""
 
     @property
     def factor(self) -> float:
@@ -54,7 +59,7 @@ class _OfQueries:
             found = replace(found, high=high, low=np.zeros_like(high), relative_error=off)
         logits = self.logits(values, fmt)
         largest = logits.max(axis=1, initial=-np.inf)
-        convention = np.where(np.isinf(largest), largest, np.nan)
+        convention = np.where(np.isneginf(largest), self.no_keys, np.where(np.isinf(largest), largest, np.nan))
         return by_convention(found, classify(logits) != RowClass.ORDINARY, convention[:, None], len(values))
 
     def logits(self, values: Values, fmt: Format) -> Values:
@@ -65,7 +70,7 @@ class _OfQueries:
         return f"{self.prove(row[None], fmt, masked).values[0, column]:.17g}"
 
     def scale(self, values: Values, answers: Values, fmt: Format) -> Values:
-        top = self.of.of_queries(self.of.heads(values, fmt).top) * self.factor
+        top = self.of.of_queries(subtracted(self.of.heads(values, fmt))) * self.factor
         size: Values = np.maximum(np.abs(top) + np.abs(answers - top), 1.0)
         return size
 
@@ -81,7 +86,9 @@ class _OfQueries:
         from softcheck.operations.torch_attention import attention_logsumexp_limits
 
         assert scale == 1.0, "an attention has a scale of its own"
-        return attention_logsumexp_limits(x, fmt, model, self.of.attending, self.factor, strict=strict)
+        return attention_logsumexp_limits(
+            x, fmt, model, self.of.attending, self.factor, no_keys=self.no_keys, strict=strict
+        )
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         """By single operations in float32."""
@@ -95,8 +102,13 @@ def _of(**parameters: Parameter) -> Operation:
     base = float(parameters.pop("base", math.e))
     if base not in (2, math.e):
         raise UsageError(f"base is {base:g}; expected 2, or none for the base e")
+    no_keys = str(parameters.pop("no_keys", "-inf"))
+    if no_keys not in NO_KEYS:
+        raise UsageError(f"no_keys is {no_keys!r}; {near_matches(no_keys, list(NO_KEYS))}")
     attending, found = attending_of(parameters)
-    of_queries = _OfQueries(Attention(attending), base)
+    if no_keys != "-inf" and math.isfinite(attending.sink):
+        raise UsageError("no_keys stands beside a sink, which every query sees; leave one of them out")
+    of_queries = _OfQueries(Attention(attending), base, NO_KEYS[no_keys])
     of_head = ("rows", "queries", "head_dim")
     return Operation(
         name="attention_logsumexp",
@@ -108,9 +120,9 @@ def _of(**parameters: Parameter) -> Operation:
         prove=of_queries.prove,
         decimal=of_queries.decimal,
         bounds=of_queries.bounds,
-        rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
+        rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE, *([NOTHING_SEEN] if no_keys == "zero" else [])),
         yardstick=of_queries.yardstick,
-        parameters={**found, "base": base},
+        parameters={**found, "base": base, "no_keys": no_keys},
         with_parameters=_of,
         parts=lambda keys: (attending.parts(keys)[0], 1),
         logits=of_queries.logits,

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from oracles.formats import FLOAT32
 from softcheck.errors import UsageError
 from softcheck.operations.causal import ALIGNMENTS
 from softcheck.operations.heads import Attending, heads_first
@@ -14,7 +17,19 @@ if TYPE_CHECKING:
     import torch
 
 _FAMILIES = (
-    *("heads", "normal", "ties", "huge", "shifted", "special", "padding", "negative", "finfo-min", "temperature"),
+    *(
+        "heads",
+        "far-sinks",
+        "normal",
+        "ties",
+        "huge",
+        "shifted",
+        "special",
+        "padding",
+        "negative",
+        "finfo-min",
+        "temperature",
+    ),
     *("one-column", "cancellation", "layout", "random-bits", "positive", "ramp", "sorted", "uniform", "widths"),
     *("format-specials", "subnormal-logits"),
 )
@@ -74,6 +89,8 @@ def _check(found: Mapping[str, Any]) -> None:
         raise UsageError(
             f"scale is {scale:g} and softcap {softcap:g}; expected a scale above 0, and a softcap of at least 0"
         )
+    if not (found["sink"] == -math.inf or abs(found["sink"]) <= FLOAT32.max):
+        raise UsageError(f"sink is {found['sink']:g}; expected a number that float32 holds, or -inf for none")
 
 
 def _plain(default: Any) -> Parameter:
@@ -91,7 +108,10 @@ def attending_of(parameters: Mapping[str, Parameter]) -> tuple[Attending, dict[s
     if found["key_padding"] and not found["masked"]:
         raise UsageError("key_padding=1 says what a mask hides; declare masked=1 beside it")
     kinds: dict[str, Any] = {field.name: field.type for field in fields(Attending)}
-    return Attending(**{name: kinds[name](value) for name, value in found.items() if name in kinds}), found
+    options = {name: kinds[name](value) for name, value in found.items() if name in kinds}
+    # Calls get sinks as float32.
+    options["sink"] = float(np.float32(options["sink"]))
+    return Attending(**options), found
 
 
 def families_of(attending: Attending) -> tuple[str, ...]:

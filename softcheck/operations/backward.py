@@ -14,9 +14,10 @@ import numpy as np
 from oracles.backward import LARGEST, backward, backward_ball
 from oracles.float64 import summation_depth
 from oracles.formats import FLOAT64, Format, Values
-from oracles.reference import FullyMasked, Reference
-from softcheck.operations.bounds import Bounds, Model, depth
+from oracles.reference import FullyMasked, Reference, with_error
+from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.drawn import by_blocks, of_elements, of_rows
+from softcheck.operations.expression import backward_error
 from softcheck.operations.logsumexp import bounds_of
 from softcheck.operations.operation import Arguments, Limits, Named, Operand, Operation, beside, of_matrix
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
@@ -28,11 +29,6 @@ if TYPE_CHECKING:
     import torch
 
 _UNIT = 2.0**-53
-SECOND_ORDER = 1.0 + 2.0**-8
-"""Covers products of errors, each of which is below 2^-10."""
-CENTRED = 8 * _UNIT
-"""Error of a softmax's backward that takes one number from all of a row's gradients first, in float64, in units of y max |g|."""
-
 _FORWARD: "Mapping[str, Callable[[torch.Tensor], torch.Tensor]]" = {
     "softmax_backward": lambda x: _torch().softmax(x, dim=-1),
     "log_softmax_backward": lambda x: _torch().log_softmax(x, dim=-1),
@@ -48,9 +44,9 @@ def _torch() -> Any:
 def grads_of(x: "torch.Tensor") -> "torch.Tensor":
     """An output gradient for each row, in the matrix's dtype.
 
-    Of eight rows two vary, and one each is 1 throughout, is another number throughout, has alternating signs and large numbers,
-    is 0 but in one column, is 0 but for 1 in a column and -1 in the next one, as a loss of pairs has it, and is 0 throughout, as that
-    of an ignored row. A row of equal logits has one number throughout, which is 1 in every second of them.
+    Eight kinds take turns: two rows of drawn numbers, 1 throughout, another number throughout, and large numbers of alternating
+    signs. Then one column alone, 1 beside -1 as a loss of pairs has it, and 0 throughout as for an ignored row. A row of equal
+    logits has one number throughout, which is 1 in every second of them.
     """
     import torch
 
@@ -171,9 +167,10 @@ class _Backward:
             else:
                 high = p * (g - total)
                 off = _UNIT * (p * of_sum + 2 * p * np.abs(g - total))
-            high = np.where(ordinary, high, np.nan)
-            relative = np.where(ordinary & (high != 0) & (p > 0), off / np.abs(high), 0.0)
-        return Reference(high, np.zeros(high.shape), np.zeros(high.shape, dtype=np.int64), relative, 0.0)
+            high, low, relative = with_error(
+                np.where(ordinary, high, np.nan), np.zeros(high.shape), np.where(p > 0, off, 0.0)
+            )
+        return Reference(high, low, np.zeros(high.shape, dtype=np.int64), relative, 0.0)
 
     def of_float64(self, values: Values, fmt: Format, oracle: Callable[..., Reference]) -> Reference:
         """From an oracle, for ordinary rows."""
@@ -207,23 +204,7 @@ class _Backward:
     def bounds(self, values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             y, g = self.operands(values, exact.fmt)
-            p, terms, _ = self.factors(values, exact.fmt)
-            sizes, total = np.abs(terms).sum(axis=1, keepdims=True), np.abs(terms.sum(axis=1, keepdims=True))
-            of_sum = (depth(values.shape[1], model.lanes) * model.addition + 4 * model.roundoff) * sizes
-            least = model.underflow * (1 + np.abs(g).max(axis=1, keepdims=True, initial=0.0)) * values.shape[1]
-            if self.is_logarithm:
-                of_exponential = (
-                    (model.exponent * np.where(np.isfinite(y), -y, 0.0) + model.exponential) * p * (total + of_sum)
-                )
-                error = of_exponential + p * of_sum + 4 * model.roundoff * (np.abs(g) + p * sizes)
-            else:
-                # torch's CUDA kernel takes the products y g rounded to the format.
-                products = exact.fmt.unit_roundoff * p * np.abs(g)
-                error = p * of_sum + 4 * model.roundoff * p * (np.abs(g) + sizes)
-                error += products + p * products.sum(axis=1, keepdims=True)
-                if exact.fmt != FLOAT64:
-                    error += CENTRED * p * np.abs(g).max(axis=1, keepdims=True, initial=0.0)
-            error = error * SECOND_ORDER + least
+            error = backward_error(y, g, exact.fmt, model, is_logarithm=self.is_logarithm)
         return bounds_of(error, answers, exact, model)
 
     def on_device(

@@ -14,8 +14,8 @@ from oracles.reference import FullyMasked, Reference
 from softcheck.errors import UsageError
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import LARGEST_EXPONENT, Bounds, Model
+from softcheck.operations.expression import half_ulp
 from softcheck.operations.gradient import Gradient, GradientErrors
-from softcheck.operations.log_softmax import half_ulp
 from softcheck.operations.operation import Limits, Operation
 from softcheck.operations.rules import POWERS_SUM_TO_ONE, sum_words
 from softcheck.operations.ulp import Scaled
@@ -28,7 +28,7 @@ _LOW = 2.0355273740931033e-17
 """log2(e) - ``LOG2E``, rounded to float64."""
 _SUMMED = 2.0**-50
 _LARGE = 2.0**900
-"""Size from which a product of two float64 as double words may overflow on its way."""
+"""Size from which a product of two float64 as double words may overflow on its way: such a factor is divided by it before."""
 
 _POWERS = replace(POWERS_SUM_TO_ONE, describe=partial(sum_words, summed="the sum of 2^y over the outputs y"))
 
@@ -78,12 +78,14 @@ def in_base(plain: Operation, base: float) -> Operation:
 def _in_base_two(natural: Reference) -> Reference:
     """A reference's logarithms times log2(e), as two float64."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        found = multiply(DoubleWord(natural.high, natural.low), DoubleWord(np.array(LOG2E), np.array(_LOW)))
-        is_plain = ~(np.abs(natural.high) < _LARGE)
-        high = np.where(is_plain, natural.high * LOG2E, found.high)
-    low = np.where(is_plain, 0.0, found.low)
+        by = np.where(np.abs(natural.high) < _LARGE, 1.0, _LARGE)
+        found = multiply(DoubleWord(natural.high / by, natural.low / by), DoubleWord(np.array(LOG2E), np.array(_LOW)))
+        high = np.where(np.isfinite(natural.high), found.high * by, natural.high)
+    # What float64 does not hold is infinite for every format.
+    is_finite = np.isfinite(high)
+    low = np.where(is_finite, found.low * by, 0.0)
     relative = np.where(natural.high == 0, natural.relative_error, natural.relative_error * (1 + 2.0**-50) + 2.0**-102)
-    relative = np.where(is_plain & np.isfinite(natural.high), relative + 2.0**-51, relative)
+    relative = np.where(is_finite, relative, 0.0)
     return replace(
         natural,
         high=high,
@@ -148,7 +150,7 @@ def _on_device(
         return found
     error = natural.limits / natural.per_ulp * LOG2E + 4 * model.roundoff * size
     if model.rounds_result:
-        error += torch_bounds.half_ulp(exact.abs() + error, fmt)
+        error += half_ulp(exact.abs() + error, fmt)
     if plain.sums_rows:
         grown = torch.expm1((error / LOG2E).clamp_(max=LARGEST_EXPONENT)).mul_(torch.exp2(exact))
         found = found._replace(sums=(grown.sum(dim=1) + _SUMMED).clamp_(max=x.shape[1] + 1.0))

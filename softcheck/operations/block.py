@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import Bits, Format, Values, decode
-from oracles.reference import Reference
+from oracles.reference import Reference, no_nan
 from softcheck.operations import order, special, sums, ulp, uncertainty
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.operation import Operation
@@ -94,13 +94,14 @@ class Block:
         found = special.specials(self.logits, self.output, self.reference.high, self.fmt, per_row=per_row, hides=hides)
         if self.operation.undefined is None:
             return found
-        undefined = self.operation.undefined(self.values)
+        undefined = self.operation.undefined(self.values, self.fmt)
         return found.without(np.repeat(undefined, len(self.logits) // max(1, len(undefined))))
 
     @cached_property
     def errors(self) -> Values:
         """ULP errors; NaN where an element has none."""
         errors = ulp.scaled_error(self.output, self.exact)
+        no_nan(f"an error of {self.operation.name}", np.where(self.specials.comparable, errors, 0.0))
         if self.operation.undefined is not None:
             errors[~self.specials.comparable] = np.nan
         return errors
@@ -112,8 +113,16 @@ class Block:
 
     def _allowed(self, constants: Model) -> Bounds:
         """The errors that an arithmetic allows, on the side of the exact answer on which each output lies."""
-        allowed = self.operation.bounds(self.values, self.exact, self.answer, constants)
-        return allowed.of(self.output, self.answer)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            allowed = self.operation.bounds(self.values, self.exact, self.answer, constants).of(
+                self.output, self.answer
+            )
+        no_nan(
+            f"a bound of {self.operation.name}",
+            np.where(self.specials.bounded, allowed.elements, 0.0),
+            allowed.sums[self.summed_rows],
+        )
+        return allowed
 
     @cached_property
     def shares(self) -> Values:

@@ -58,7 +58,7 @@ class _Capped:
         assert self.inner.scale is not None
         return self.inner.scale(self.logits(values), answers, fmt)
 
-    def undefined(self, values: Values) -> Flags:
+    def undefined(self, values: Values, _fmt: Format) -> Flags:
         largest = np.where(np.isneginf(values), 0.0, np.abs(values)).max(axis=1, initial=0.0)
         found: Flags = largest * max(self.factor, 1.0) > FLOAT32.max
         return found

@@ -84,9 +84,9 @@ class _Causal:
         assert self.plain.scale is not None
         return self.plain.scale(self.logits(values), answers, fmt)
 
-    def undefined(self, values: Values) -> Flags:
+    def undefined(self, values: Values, fmt: Format) -> Flags:
         assert self.plain.undefined is not None
-        lost = self.plain.undefined(self.logits(values)).reshape(len(values), self.matrix(values.shape[1])[0])
+        lost = self.plain.undefined(self.logits(values), fmt).reshape(len(values), self.matrix(values.shape[1])[0])
         found: Flags = np.logical_or.reduce(lost, axis=1)
         return found
 

@@ -1,7 +1,8 @@
 """Cross-entropy of each row of logits and its target, or of a matrix: log(sum exp x) - x_t, 0 where the target is to be ignored.
 
-Options, each a parameter: ``label_smoothing``, class weights (``weight``), a z-loss, a soft cap of the logits, the mean or the
-sum of a matrix's rows, the gradient in the input's place, and a promised loss for targets that are no columns.
+Options, each a parameter: ``label_smoothing``, class weights (``weight``), a z-loss, a scale and a soft cap of the logits, the mean or the
+sum of a matrix's rows, the gradient in the input's place, and a promised loss for targets that are no columns. With ``head`` the matrix is hidden states, of
+which a function makes the logits by an identity.
 
 The bound is derived in docs/bounds.md, sections 23 and 28. With m = max x and L = log(sum exp(x - m)), E_L as in section 19, and without
 options:
@@ -11,6 +12,7 @@ options:
 Errors are counted in ulp(max(|m| + L + |x_t|, 1)), since most kernels subtract x_t from m + L, which is rounded.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +20,7 @@ import numpy as np
 from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.errors import UsageError, near_matches
+from softcheck.operations import scaled as scales
 from softcheck.operations import softcap as caps
 from softcheck.operations import weights
 from softcheck.operations.bounds import Bounds, Model
@@ -36,6 +39,10 @@ if TYPE_CHECKING:
 
 NO_INDEX = float("-inf")
 """The ``ignore_index`` of a cross-entropy that ignores no row."""
+
+
+_WIDEST_HEAD = 1024
+"""Columns of the widest row whose logits an identity makes: the head has as many rows."""
 
 
 class _EachRow:
@@ -79,7 +86,8 @@ def torch_losses(
         weight = weights.of_tensor(x)
     ignored = -100 if losses.targets.ignored is None else losses.targets.ignored
     left_out = losses.targets.left_out(target, x.shape[1])
-    logits = losses.softcap * torch.tanh(x / losses.softcap) if losses.softcap else x
+    logits = x if losses.logit_scale == 1 else x * losses.logit_scale
+    logits = losses.softcap * torch.tanh(logits / losses.softcap) if losses.softcap else logits
     found = torch.nn.functional.cross_entropy(
         logits,
         target.masked_fill(left_out, ignored) if losses.targets.invalid else target,
@@ -132,7 +140,9 @@ def _of(
     ignore_index: float = NO_INDEX,
     label_smoothing: float = 0.0,
     weight: float = 0.0,
+    head: float = 0.0,
     z_loss: float = 0.0,
+    scale: float = 1.0,
     softcap: float = 0.0,
     reduction: str = "none",
     invalid_target: str = "",
@@ -141,18 +151,23 @@ def _of(
 ) -> Operation:
     """The cross-entropy with these parameters.
 
-    Raises UsageError as ``_check`` does.
+    Raises UsageError as ``_check``, ``_check_words`` and the checks of a scale and a soft cap do.
     """
-    _check(ignore_index, label_smoothing, z_loss, {"weight": weight, "gradient_in_place": gradient_in_place})
+    _check(
+        ignore_index, label_smoothing, z_loss, {"weight": weight, "head": head, "gradient_in_place": gradient_in_place}
+    )
     _check_words(reduction, invalid_target)
+    scales.check(scale)
     caps.check(softcap)
     ignored = None if ignore_index == NO_INDEX else int(ignore_index)
     losses = RowLoss(
         targets=Targets(ignored, "" if invalid_target == UNTRIED else invalid_target, named or {}),
+        logit_scale=scale,
         smoothing=label_smoothing,
         z_loss=z_loss,
         softcap=softcap,
         is_weighted=bool(weight),
+        has_head=bool(head),
     )
     judged: _EachRow | Reduced = _EachRow(losses) if reduction == "none" else Reduced(losses, reduction, torch_losses)
     is_plain = losses.is_plain and reduction == "none"
@@ -164,6 +179,10 @@ def _of(
 
     def gradient_terms(values: Values, constants: Model) -> Any:
         return judged.gradient(values, constants) if isinstance(judged, Reduced) else losses.gradient(values, constants)
+
+    def by_torch(given: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
+        logits = given["x"] @ given["head"].mT if head else given["x"]
+        return torch_losses(losses, logits, given["target"], given.get("weight"))[:, None]
 
     return Operation(
         name="cross_entropy",
@@ -177,12 +196,14 @@ def _of(
         bounds=judged.bounds,
         rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
         yardstick=judged.yardstick,
-        by_torch=lambda given: torch_losses(losses, given["x"], given["target"], given.get("weight"))[:, None],
+        by_torch=by_torch,
         parameters={
             "ignore_index": ignore_index,
             "label_smoothing": label_smoothing,
             "weight": weight,
+            "head": head,
             "z_loss": z_loss,
+            "scale": scale,
             "softcap": softcap,
             "reduction": reduction,
             "invalid_target": invalid_target,
@@ -191,8 +212,14 @@ def _of(
         with_parameters=_of,
         with_named=_with_named if reduction == "none" else None,
         arguments=losses.targets.arguments(with_weights=bool(weight)),
+        most_columns=_WIDEST_HEAD if head else None,
+        timed_shape=(4096, _WIDEST_HEAD) if head else None,
         matrix=batch_of if reduction != "none" else None,
-        undefined=None if is_plain else judged.undefined if isinstance(judged, Reduced) else losses.undefined,
+        undefined=None
+        if is_plain and not head
+        else judged.undefined
+        if isinstance(judged, Reduced)
+        else losses.undefined,
         scale=judged.scale,
         scale_text="of max(|max x| + log-sum + |x_t|, 1)"
         if is_plain
@@ -202,7 +229,7 @@ def _of(
             gradient_terms,
             "|g| (p + onehot)" if is_plain else "|g| (a p + e)",
             is_rounded=bool(label_smoothing or gradient_in_place),
-            has_second=reduction == "none" and not (z_loss or softcap or weight),
+            has_second=reduction == "none" and scale == 1 and not (z_loss or softcap or weight or head),
         ),
     )
 

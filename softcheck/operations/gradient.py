@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oracles.formats import FLOAT32, FLOAT64, Format, Values
-from oracles.reference import Reference
+from oracles.formats import Format, Values, widest
+from oracles.reference import Reference, no_nan
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import Bounds, Model, bounds, model
+from softcheck.operations.expression import error_of_rounding
 from softcheck.operations.ulp import Scaled, scaled
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ class GradientErrors:
     limits: Values
     per_ulp: Values
     """1 / ulp(scale), a power of two."""
+
+    def __post_init__(self) -> None:
+        """Raises ArithmeticError for a limit that is NaN."""
+        no_nan("a gradient's bound", self.limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +170,7 @@ def output_errors(
 
 def computed_in(arithmetic: Arithmetic, fmt: Format) -> tuple[Format, Format, Format]:
     """Returns the widest format that a backward computes in, that of its products, and that of its sums."""
-    inner = FLOAT64 if fmt == FLOAT64 else FLOAT32
+    inner = widest(fmt)
     narrow = inner if arithmetic.intermediate != "input" else fmt
     return inner, narrow, inner if arithmetic.accumulation != "input" else fmt
 
@@ -186,7 +191,7 @@ def _allowed(
     least = narrow.least_normal if arithmetic.flush_to_zero else narrow.least_subnormal
     underflow = (columns + ROUNDINGS) * least * np.maximum(size.max(axis=1, keepdims=True), 1.0)
     # torch's CUDA kernel takes the products g y rounded to the format, both for the sum and for the difference.
-    product = fmt.unit_roundoff * y * size + fmt.least_subnormal / 2
+    product = error_of_rounding(y * size, fmt)
     of_products = product + y * product.sum(axis=1, keepdims=True)
     allowed: Values = forward * (size + sums) + y * of_mean + gamma * y * (size + sums) + underflow + of_products
     return allowed

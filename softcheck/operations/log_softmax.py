@@ -23,6 +23,7 @@ from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import LARGEST_EXPONENT, Bounds, Model, logarithmic_errors
 from softcheck.operations.capped import capped
 from softcheck.operations.causal import masked_by_position
+from softcheck.operations.expression import half_ulp, log_softmax_error, logarithm_error, of_logits
 from softcheck.operations.gradient import (
     ROUNDINGS,
     Gradient,
@@ -49,14 +50,6 @@ from softcheck.operations.ulp import Scaled
 if TYPE_CHECKING:
     import torch
     from flint import fmpq
-
-LOGARITHM, NEXT_TO_ONE = 6.0, 3.0
-"""Relative and absolute error of a logarithm in rho. lg2.approx is within 2^-22 absolutely for arguments from 0.5 to 2 and relatively
-elsewhere (PTX ISA), which is 4 rho of base 2 and 2.8 of base e; the product with log(2) rounds twice. Logarithms of libraries
-are within 1 ULP, 2 rho."""
-
-SECOND_ORDER = 1.0 + 2.0**-8
-"""Covers products of errors, each of which is below 2^-10."""
 
 SUMMED = 2.0**-50
 """Relative error of float64's own exponentials of the outputs, and of their sum."""
@@ -91,14 +84,12 @@ def _bounds(values: Values, exact: Scaled, logarithms: Values, constants: Model)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         probabilities = np.exp(logarithms)
         top = values.max(axis=1, keepdims=True)
-        of_exponent = constants.exponent * (top - values)
-        if constants.rounds_logits:
-            of_exponent += constants.per_logit * (np.abs(values) + np.abs(top)) + 2 * constants.logit_error
+        rounded = of_logits(values, top, constants) if constants.rounds_logits else None
         of_sum = logarithm_errors(values, logarithms, constants)
-        size = np.abs(logarithms)
-        error = (of_exponent + 2 * constants.roundoff * size) * SECOND_ORDER + of_sum + constants.underflow
+        largest_answer = logarithms.max(axis=1, keepdims=True)
+        error = log_softmax_error(logarithms, -largest_answer, of_sum, rounded, constants)
         masked = np.isneginf(values)
-        rounding = np.where(masked, 0.0, half_ulp(size + error, fmt))
+        rounding = np.where(masked, 0.0, half_ulp(np.abs(logarithms) + error, fmt))
         total = error + rounding if constants.rounds_result else error
         total[masked] = 0.0
         sums = (probabilities * np.expm1(np.minimum(total, LARGEST_EXPONENT))).sum(axis=1) + SUMMED
@@ -117,8 +108,8 @@ def logarithm_errors(values: Values, logarithms: Values, constants: Model) -> Va
     """Returns the absolute errors of the logarithms of rows' sums, [rows, 1]; ``logarithms`` is the exact log-softmax."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         _, weighted = logarithmic_errors(values, np.exp(logarithms), constants)
-        of_logarithm = constants.roundoff * (NEXT_TO_ONE + LOGARITHM * -logarithms.max(axis=1, keepdims=True))
-        found: Values = of_logarithm * SECOND_ORDER + (weighted + constants.summing(values.shape[1]))[:, None]
+        logarithm = -logarithms.max(axis=1, keepdims=True)
+        found: Values = logarithm_error(logarithm, weighted[:, None], values.shape[1], constants)
     return found
 
 
@@ -144,7 +135,8 @@ def _gradient_errors(
     sums = np.abs(grads).sum(axis=1, keepdims=True)
     of_sum = (each + logits.shape[1] * total.unit_roundoff) * sums
     size = np.abs(grads) + probabilities * sums
-    allowed = off * sums + (probabilities + off) * of_sum + each * (size + off * sums) + ROUNDINGS * inner.least_normal
+    allowed = off * sums + (probabilities + off) * of_sum + each * (size + off * sums)
+    allowed += ROUNDINGS * max(inner.least_normal, narrow.least_subnormal) * (1 + sums)
     return in_units(exact, differences, allowed, size, logits, fmt)
 
 
@@ -154,13 +146,6 @@ def _gradient_size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
 
 def _second_size(p: "torch.Tensor", g: "torch.Tensor", w: "torch.Tensor") -> "torch.Tensor":
     return 4 * softmax_size(p, w) * g.abs().sum(dim=1, keepdim=True)
-
-
-def half_ulp(size: Values, fmt: Format) -> Values:
-    """Half the spacing of a format's values at a size."""
-    exponent = np.frexp(np.clip(size, fmt.least_normal, fmt.max))[1] - 1
-    half: Values = np.ldexp(0.5, exponent - (fmt.precision - 1))
-    return half
 
 
 def _on_device(

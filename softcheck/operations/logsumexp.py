@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oracles.formats import Format, Values
-from oracles.reference import FullyMasked, Reference
+from oracles.reference import FullyMasked, Reference, with_error
 from softcheck.operations.base import in_base
 from softcheck.operations.bounds import Bounds, Model
-from softcheck.operations.log_softmax import LOG_SOFTMAX, half_ulp, largest, logarithm_errors
+from softcheck.operations.expression import half_ulp, logsumexp_error
+from softcheck.operations.log_softmax import LOG_SOFTMAX, largest, logarithm_errors
 from softcheck.operations.operation import Limits, Operand, Operation
 from softcheck.operations.row_gradient import gradient_of_rows, plain_terms
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
@@ -64,7 +65,7 @@ def of_logarithms(values: Values, logarithms: Reference, number: Values) -> Refe
         size = np.abs(number) + np.abs(log_high)
         error = np.broadcast_to(logarithms.relative_error, values.shape)
         off = at_maximum(error) * np.abs(log_high) + _SUMMED * size * (log_high != 0) * (number != 0)
-        relative = np.where(off > 0, off / np.abs(high), 0.0)
+        high, low, relative = with_error(high, low, off)
     ordinary = np.isfinite(number) & np.isfinite(log_high)
     # The sum itself, where it leaves float64's range, is infinite for every format.
     high = np.where(ordinary, high, np.where(np.isnan(largest(values)), np.nan, number))
@@ -118,14 +119,7 @@ def bounds_of(errors: Values, answers: Values, exact: Scaled, constants: Model) 
 
 
 def _bounds(values: Values, exact: Scaled, answers: Values, constants: Model) -> Bounds:
-    top = np.abs(largest(values))
-    error = (
-        error_of_logarithm(values, constants)
-        + constants.roundoff * (4 * top + 2 * np.abs(answers))
-        + constants.underflow
-    )
-    if constants.rounds_logits:
-        error = error + constants.per_logit * top
+    error = logsumexp_error(answers, largest(values), error_of_logarithm(values, constants), constants)
     return bounds_of(error, answers, exact, constants)
 
 

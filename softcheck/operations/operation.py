@@ -205,9 +205,9 @@ class Operation:
     """Operands of the rows of one matrix in place of those that ``arguments`` makes of it."""
     with_named: "Callable[[Operation, Named], Operation] | None" = None
     """Returns an operation for named operands; None if it takes none."""
-    undefined: Callable[[Values], Flags] | None = None
+    undefined: Callable[[Values, Format], Flags] | None = None
     """Returns the rows whose answer nobody promises, [rows], or the parts of rows, [rows * parts], since a right arithmetic may
-    overflow on its way; None if there are no such rows."""
+    overflow on its way, from the inputs' values and format; None if there are no such rows."""
     scale: Callable[[Values, Values, Format], Values] | None = None
     """Returns the size of what a right arithmetic rounds on the way, where r itself may be as small as you like: errors are
     counted in ulp(max(|r|, size)). Takes the inputs' values, the answers rounded to float64, and the output's format, and returns

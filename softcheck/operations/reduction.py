@@ -13,12 +13,12 @@ import numpy as np
 
 from oracles import loss
 from oracles.formats import FLOAT32, Format, Values
-from oracles.reference import FullyMasked, Reference
+from oracles.reference import FullyMasked, Reference, with_error
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.logsumexp import bounds_of
 from softcheck.operations.operation import Limits
 from softcheck.operations.row_gradient import RowTerms
-from softcheck.operations.row_loss import Divisors, RowLoss, with_error, with_proven
+from softcheck.operations.row_loss import Divisors, RowLoss, largest_terms, with_proven
 from softcheck.operations.ulp import Flags, Scaled
 
 if TYPE_CHECKING:
@@ -73,9 +73,8 @@ class Reduced:
                 part.relative_error * np.abs(np.where(np.isfinite(part.high), part.high, 0.0)), len(values)
             )
             off += 2 * _UNIT * len(rows) / max(1, len(values)) * self._summed(np.abs(part.high), len(values))
-            high, relative = with_error(high, off)
-        zeros = np.zeros(high.shape)
-        return Reference(high, zeros, zeros.astype(np.int64), relative, part.absolute_error)
+            high, low, relative = with_error(high, np.zeros(high.shape), off)
+        return Reference(high, low, np.zeros(high.shape, dtype=np.int64), relative, part.absolute_error)
 
     def prove(self, values: Values, fmt: Format, masked: FullyMasked) -> Reference:
         """The same from the Arb oracle."""
@@ -109,17 +108,17 @@ class Reduced:
         rows, divisors = self._rows(values)
         return self.losses.gradient(rows, constants, divisors)
 
-    def undefined(self, values: Values) -> Flags:
+    def undefined(self, values: Values, fmt: Format) -> Flags:
         """Rows of which nothing is demanded, [rows].
 
         One row of the matrix is such, or a mean has no divisor, or the terms of the losses overflow before they are divided.
         """
         rows, (first, _) = self._rows(values)
-        lost = self.losses.undefined(rows) | ~np.isfinite(first[:, 0])
+        lost = self.losses.undefined(rows, fmt) | ~np.isfinite(first[:, 0])
         parts = len(rows) // max(1, len(values))
         with np.errstate(over="ignore"):
-            sizes = self.losses.scale(rows).reshape(len(values), parts).sum(axis=1)
-        found: Flags = np.logical_or.reduce(lost.reshape(len(values), parts), axis=1) | (sizes > FLOAT32.max / 2)
+            sizes = self.losses.finite_sizes(rows).reshape(len(values), parts).sum(axis=1)
+        found: Flags = np.logical_or.reduce(lost.reshape(len(values), parts), axis=1) | (sizes > largest_terms(fmt))
         return found
 
     def on_device(

@@ -26,6 +26,12 @@ def check_name(name: str) -> None:
         raise UsageError(f"unknown operation {name!r}; {near_matches(name, list(OPERATIONS))}")
 
 
+def named_in(function: str) -> str | None:
+    """Returns the operation that a function's name says, the longest of several: log_softmax holds softmax too."""
+    words = function.lower().replace("_", "")
+    return max((each for each in OPERATIONS if each.replace("_", "") in words), key=len, default=None)
+
+
 def operation(name: str, parameters: Mapping[str, Parameter] | None = None) -> Operation:
     """Loads an operation by name, which imports the oracles that it asks, for other than its usual parameters.
 

@@ -48,9 +48,11 @@ class RowTerms(NamedTuple):
     factor_error: Values
     """The factor's own error beside roundings."""
     slope: Values
-    """The derivative of the logits by the inputs, [rows, columns] or [1, 1]."""
+    """The derivative of the logits by the scaled inputs, [rows, columns] or [1, 1]."""
     logit_error: Values
-    """The largest error of the logits themselves, [rows, 1]."""
+    """The largest error of the logits themselves, [rows, columns] or [rows, 1]."""
+    scale: float = 1.0
+    """The factor of the inputs."""
 
 
 def plain_terms(values: Values) -> RowTerms:
@@ -82,7 +84,7 @@ def gradient_of_rows(
         p_of, less = terms.logits, terms.less
         shape = found.shape
         found, grads = found.reshape(p_of.shape), np.repeat(grads, len(p_of) // len(grads), axis=0)
-        of_rows = np.where(terms.counts, grads, 0.0)
+        of_rows = np.where(terms.counts, grads * terms.scale, 0.0)
 
         def formula(p: "Sequence[fmpq]", g: "Sequence[fmpq]") -> "list[fmpq]":
             # The first two hold the row's own gradient and factor, the others what is subtracted, and the slopes.
@@ -93,7 +95,7 @@ def gradient_of_rows(
         exact, differences = compared(found, given, ball.softmax(p_of), formula)
         logarithms = LOG_SOFTMAX.prove(p_of, fmt, "nan")
         p = np.exp(logarithms.values)
-        _, narrow, _ = computed_in(arithmetic, fmt)
+        inner, narrow, _ = computed_in(arithmetic, fmt)
         each = ROUNDINGS * narrow.unit_roundoff
         # A backward takes e^y of log-softmax rounded to the format, or computes the softmax again, which is off by less.
         of_output = output_errors(LOG_SOFTMAX.bounds, p_of, logarithms, fmt, arithmetic, LOG_SOFTMAX.scale)
@@ -104,12 +106,15 @@ def gradient_of_rows(
         off = p * np.expm1(np.minimum(of_output + 2 * terms.logit_error, LARGEST_EXPONENT)) + each * p
         size = np.abs(of_rows) * (terms.factor_size * p + less)
         allowed = np.abs(of_rows) * (terms.factor_size * off + terms.factor_error * p) + each * size
-        allowed += ROUNDINGS * computed_in(arithmetic, fmt)[0].least_normal
+        least = max(inner.least_normal, narrow.least_subnormal)
+        allowed += ROUNDINGS * least * (1 + np.abs(of_rows) * terms.factor_size)
         if terms.slope.size > 1:
             # 1 - tanh^2 of a tanh that is off by 20 rho.
             allowed = allowed + 3 * each * size
         if is_rounded:
-            allowed = allowed + 4 * fmt.unit_roundoff * size + np.abs(of_rows) * fmt.least_subnormal
+            # Each of the subtracted terms may lose half a subnormal, and a backward multiplies p by their sum.
+            terms_lost = 1 + p * np.count_nonzero(less, axis=1, keepdims=True) / 2
+            allowed += 4 * fmt.unit_roundoff * size + np.maximum(np.abs(of_rows), 1) * fmt.least_subnormal * terms_lost
         judged = in_units(exact, differences, allowed, size, p_of, fmt)
         # An answer of NaN, as of a target that is no column, has no gradient that anyone promises.
         has_none = np.repeat(np.isnan(answer.high), len(p_of) // len(answer.high), axis=0)

@@ -1,6 +1,6 @@
 """The loss of one row in a cross-entropy with all of its options: exact answers, bound, unit, and the terms of its gradient.
 
-With x' the logits, capped where there is a soft cap, lse their log-sum-exp, t the target, w the class weights, s the label smoothing and n
+With x' the logits, scaled and capped where there is a scale or a soft cap, lse their log-sum-exp, t the target, w the class weights, s the label smoothing and n
 the columns, the loss is
 
     A lse - P + z lse^2,   A = (1 - s) w_t + s mean w,   P = (1 - s) w_t x'_t + s mean(w x')
@@ -8,6 +8,7 @@ the columns, the loss is
 and 0 where the target is to be ignored. The bound is derived in docs/bounds.md, section 28.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,13 +17,14 @@ from numpy.typing import NDArray
 
 from oracles import loss
 from oracles.float64 import summation_depth
-from oracles.formats import FLOAT32, Format, Values
-from oracles.reference import Reference
+from oracles.formats import FLOAT32, FLOAT64, Format, Values
+from oracles.reference import Reference, with_error
 from softcheck.operations import softcap, weights
-from softcheck.operations.bounds import Model, depth
+from softcheck.operations.bounds import LARGEST_EXPONENT, Model, depth
 from softcheck.operations.log_softmax import LOG_SOFTMAX, largest
 from softcheck.operations.logsumexp import added, error_of_logarithm, of_logarithms
 from softcheck.operations.row_gradient import RowTerms
+from softcheck.operations.scaled import with_scale
 from softcheck.operations.targets import Targets
 from softcheck.operations.ulp import Flags
 
@@ -38,7 +40,7 @@ class Terms(NamedTuple):
     """The terms of the losses of rows; all but ``logits`` are [rows, 1]."""
 
     logits: Values
-    """The logits, capped where there is a soft cap, [rows, columns]."""
+    """The logits, scaled and capped, [rows, columns]."""
     column: NDArray[np.int64]
     """The column of the target, 0 where there is none."""
     picked: Values
@@ -55,12 +57,9 @@ class Terms(NamedTuple):
     """s mean(w |x'|)."""
 
     @property
-    def largest_size(self) -> Values:
-        """The largest size of a finite logit, [rows, 1]."""
-        found: Values = np.where(np.isfinite(self.logits), np.abs(self.logits), 0.0).max(
-            axis=1, keepdims=True, initial=0.0
-        )
-        return found
+    def of_mean(self) -> Values:
+        """S mean w, by which the log-sum-exp is multiplied in the smoothed term."""
+        return self.factor - self.of_target
 
     @property
     def size(self) -> Values:
@@ -76,24 +75,34 @@ class RowLoss:
     """The options of a cross-entropy that hold for each row by itself."""
 
     targets: Targets
+    logit_scale: float = 1.0
+    """The factor of the logits."""
     smoothing: float = 0.0
     z_loss: float = 0.0
     softcap: float = 0.0
     is_weighted: bool = False
+    has_head: bool = False
+    """The logits are a product of the matrix with an identity, of which rows with infinities become NaN."""
 
     @property
     def is_plain(self) -> bool:
         """True if the loss is log-sum-exp less the logit at the target."""
-        return not (self.smoothing or self.z_loss or self.softcap or self.is_weighted)
+        return self.logit_scale == 1 and not (self.smoothing or self.z_loss or self.softcap or self.is_weighted)
 
     def weights(self, columns: int) -> Values:
         """The class weights, [columns]; 1 where the loss has none."""
         return weights.of_columns_in_float64(columns) if self.is_weighted else np.ones(columns)
 
+    def logits(self, values: Values) -> Values:
+        """The logits, scaled and capped, [rows, columns]; a scale rounds once."""
+        with np.errstate(over="ignore"):
+            scaled = values if self.logit_scale == 1 else values * self.logit_scale
+        return softcap.capped(scaled, self.softcap) if self.softcap else scaled
+
     def terms(self, values: Values) -> Terms:
         """The terms of the losses of rows [rows, columns]."""
         columns = values.shape[1]
-        logits = softcap.capped(values, self.softcap) if self.softcap else values
+        logits = self.logits(values)
         chosen = self.targets.of_values(values)[:, None]
         left_out = self.targets.left_out(chosen, columns)
         index = np.where(left_out, 0, chosen)
@@ -115,21 +124,22 @@ class RowLoss:
         if self.is_plain and divisors is None:
             return self._plain(values, LOG_SOFTMAX.answer(values, fmt, "nan"))
         terms, (first, last) = self.terms(values), divisors or _ONES
-        found = of_logarithms(terms.logits, LOG_SOFTMAX.answer(terms.logits, FLOAT32, "nan"), largest(terms.logits))
+        logarithms = LOG_SOFTMAX.answer(terms.logits, FLOAT32, "nan")
+        found = of_logarithms(terms.logits, logarithms, largest(terms.logits))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             lse = found.high + found.low
             square = self.z_loss * lse * lse if self.z_loss else np.zeros(lse.shape)
             high = (terms.factor * lse - terms.of_target * terms.picked - terms.smooth) / first + square / last
             of_lse = found.relative_error * np.abs(lse)
-            if self.softcap:
-                of_lse = of_lse + softcap.RELATIVE * terms.largest_size
+            if self.softcap or self.logit_scale != 1:
+                # Each logit's own error counts as much as its probability.
+                shares = np.where(np.isfinite(terms.logits), np.exp(logarithms.values) * np.abs(terms.logits), 0.0)
+                of_lse = of_lse + softcap.RELATIVE * shares.sum(axis=1, keepdims=True)
             size = (terms.size + terms.factor * np.abs(lse)) / first + square / last
             off = _UNIT * (summation_depth(values.shape[1]) + 32) * size
             off += (terms.factor / first + 2 * self.z_loss * (np.abs(lse) + of_lse) / last) * of_lse
-            high, relative = with_error(high, off)
-        return self._settled(
-            values, replace(found, high=high, low=np.zeros(high.shape), relative_error=relative), terms
-        )
+            high, low, relative = with_error(high, np.zeros(high.shape), off)
+        return self._settled(values, replace(found, high=high, low=low, relative_error=relative), terms)
 
     def prove(self, values: Values, fmt: Format) -> Reference:
         """The losses of rows from the Arb oracle."""
@@ -150,6 +160,7 @@ class RowLoss:
                 of_column,
                 smoothing=self.smoothing,
                 z_loss=self.z_loss,
+                scale=self.logit_scale,
                 softcap=self.softcap,
                 divisors=(float(first), float(last)),
             )
@@ -177,12 +188,16 @@ class RowLoss:
 
     def scale(self, values: Values, divisors: Divisors | None = None) -> Values:
         """The sizes of the terms of each loss, [rows, 1], at least 1; 0 for a row without a target."""
-        terms, (first, last) = self.terms(values), divisors or _ONES
+        terms = self.terms(values)
+        size = self._sizes(terms, divisors)
+        return np.where(terms.left_out | ~np.isfinite(size), 0.0, size)
+
+    def _sizes(self, terms: Terms, divisors: Divisors | None = None) -> Values:
+        first, last = divisors or _ONES
         with np.errstate(over="ignore", invalid="ignore"):
             lse = self.lse(terms)
             size = terms.size + terms.factor * np.abs(lse - largest(terms.logits))
-            size = np.maximum(size, 1.0) / first + self.z_loss * lse * lse / last
-        return np.where(terms.left_out | ~np.isfinite(size), 0.0, size)
+            return np.maximum(size, 1.0) / first + self.z_loss * lse * lse / last
 
     def lse(self, terms: Terms) -> Values:
         """The log-sum-exp in float64, which is exact enough for a bound, [rows, 1]."""
@@ -194,82 +209,112 @@ class RowLoss:
     def errors(self, values: Values, answers: Values, constants: Model, divisors: Divisors | None = None) -> Values:
         """The largest error of each loss before it is rounded to its format, [rows, 1]; 0 where there is no target."""
         terms, (first, last) = self.terms(values), divisors or _ONES
-        constants = self.with_cap(constants)
+        constants = self.with_logits(constants)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             lse = self.lse(terms)
             of_lse = self.lse_error(terms, lse, constants)
-            additions = 1.0 + depth(values.shape[1], constants.lanes) * constants.addition / constants.roundoff
-            # Products of the terms with weights, 1 - s and s, in whatever order, and the sum over the columns.
+            # Products of the terms with weights, 1 - s and s, in whatever order.
             sizes = terms.size if self.is_plain else 3.0 * (terms.size + np.abs(terms.factor * lse))
-            sizes = (sizes + additions * terms.smooth_size) / first + self.z_loss * lse * lse / last
-            error = (terms.factor / first + 2.0 * self.z_loss * (np.abs(lse) + of_lse) / last) * of_lse
+            sizes = sizes / first + self.z_loss * lse * lse / last
+            # Without a z-loss its factor is left out: what it multiplies may overflow.
+            slope = terms.factor / first + (2.0 * self.z_loss * (np.abs(lse) + of_lse) / last if self.z_loss else 0.0)
+            error = slope * of_lse
+            if self.smoothing:
+                # Kernels add up the logits, or torch's terms lse - x_j, each as wrong as the log-sum-exp.
+                summed = np.maximum(terms.smooth_size, terms.of_mean * (lse + of_lse) - terms.smooth)
+                error = error + self.summing(values.shape[1], constants) * summed / first
             error = error + constants.roundoff * (4.0 * sizes + 2.0 * np.abs(answers)) + constants.underflow
-            error = error + self.logit_error(terms, constants) * terms.factor / first
+            if constants.rounds_logits:
+                picked = np.abs(terms.of_target * terms.picked) + terms.smooth_size
+                error = error + (constants.per_logit * picked + constants.logit_error * terms.factor) / first
         return np.where(terms.left_out, 0.0, error)
 
-    def with_cap(self, constants: Model) -> Model:
+    def with_logits(self, constants: Model) -> Model:
         """An arithmetic's constants for the loss's logits."""
-        return softcap.with_cap(constants, self.softcap) if self.softcap else constants
+        if self.has_head and constants.products:
+            constants = replace(constants, scaling=constants.scaling + constants.products * (1 + constants.exponent))
+        if self.softcap:
+            return softcap.with_cap(constants, self.softcap)
+        return constants if self.logit_scale == 1 else with_scale(constants)
 
-    def logit_error(self, terms: Terms, constants: Model) -> Values:
-        """The largest error of a logit itself, [rows, 1]."""
-        if not constants.rounds_logits:
-            return np.zeros(terms.column.shape)
-        found: Values = constants.per_logit * terms.largest_size + constants.logit_error
-        return found
+    @staticmethod
+    def summing(columns: int, constants: Model) -> float:
+        """The relative error of a sum over a row's columns."""
+        return math.expm1(min(depth(columns, constants.lanes) * constants.addition, LARGEST_EXPONENT))
 
     def lse_error(self, terms: Terms, lse: Values, constants: Model) -> Values:
         """The largest error of the log-sum-exp, [rows, 1], but for the roundings at its maximum's size without a z-loss."""
-        found = error_of_logarithm(terms.logits, constants) + self.logit_error(terms, constants)
+        found = error_of_logarithm(terms.logits, constants)
+        if constants.rounds_logits:
+            found = found + constants.per_logit * np.abs(largest(terms.logits)) + constants.logit_error
         if self.z_loss:
             found = found + constants.roundoff * (4.0 * np.abs(largest(terms.logits)) + 2.0 * np.abs(lse))
         return found
 
-    def undefined(self, values: Values) -> Flags:
+    def finite_sizes(self, values: Values) -> Values:
+        """The sizes of the terms of each loss, [rows]; 0 where there is no target or a logit is NaN or +inf, and infinite where they overflow."""
+        terms = self.terms(values)
+        return np.where(terms.left_out | ~np.isfinite(largest(terms.logits)), 0.0, self._sizes(terms))[:, 0]
+
+    def undefined(self, values: Values, fmt: Format) -> Flags:
         """Rows of which nothing is demanded, [rows].
 
-        Terms of the loss, or the square of the log-sum-exp, may overflow float32; a soft cap makes a number of an infinity, and a
+        Terms of the loss, or the square of the log-sum-exp, may overflow the type computed in; a soft cap makes a number of an infinity, and a
         weight of 0 beside a masked logit has no product.
         """
-        logits = softcap.capped(values, self.softcap) if self.softcap else values
+        logits = self.logits(values)
         size = np.where(np.isfinite(logits), np.abs(logits), 0.0)
         largest_size = size.max(axis=1, initial=0.0)
         # The smoothed term may be a sum of differences from the maximum.
-        size = size.sum(axis=1) + values.shape[1] * largest_size if self.smoothing else largest_size
-        lost = size * (weights.LARGEST if self.is_weighted else 1.0) > FLOAT32.max / 2
+        with np.errstate(over="ignore"):
+            size = size.sum(axis=1) + values.shape[1] * largest_size if self.smoothing else largest_size
+            lost = size * (weights.LARGEST if self.is_weighted else 1.0) > largest_terms(fmt)
         if self.z_loss:
-            lost |= size > np.sqrt(FLOAT32.max) / 2
+            lost |= size > 0.5 * np.sqrt(2 * largest_terms(fmt))
         if self.softcap:
-            lost |= np.isinf(values).any(axis=1)
+            scaled = np.where(np.isfinite(values), np.abs(values), 0.0).max(axis=1, initial=0.0) * self.logit_scale
+            lost |= np.isinf(values).any(axis=1) | (scaled > FLOAT32.max)
         if self.is_weighted:
             lost |= (np.isneginf(values) & (self.weights(values.shape[1]) == 0)).any(axis=1)
-        return np.zeros(len(values), dtype=np.bool_) if self.is_plain else lost
+        if self.is_plain:
+            lost = np.zeros(len(values), dtype=np.bool_)
+        if self.has_head:
+            lost |= np.isinf(values).any(axis=1)
+        found: Flags = lost
+        return found
 
     def gradient(self, values: Values, constants: Model, divisors: Divisors | None = None) -> RowTerms:
         """The terms of the losses' gradients."""
         terms, (first, last) = self.terms(values), divisors or _ONES
-        constants = self.with_cap(constants)
+        constants = self.with_logits(constants)
         lse, columns = self.lse(terms), values.shape[1]
         less = (np.arange(columns) == terms.column) * terms.of_target
         if self.smoothing:
             less = less + self.smoothing * self.weights(columns) / columns
         of_square = 2.0 * self.z_loss / last
+        logit_error = np.zeros(lse.shape)
+        if self.softcap or self.logit_scale != 1:
+            # Beside the logit's own error, those of all others in the sum, whose mean distance from the largest is at most log(n).
+            size = np.abs(terms.logits) + np.abs(largest(terms.logits)) + np.log(max(1, columns))
+            logit_error = np.where(np.isfinite(size), constants.per_logit * size + constants.logit_error, 0.0)
         return RowTerms(
             logits=terms.logits,
             less=less / first,
             counts=~terms.left_out,
             factor=terms.factor / first + of_square * lse,
             factor_size=terms.factor / first + of_square * np.abs(lse),
-            factor_error=of_square * self.lse_error(terms, lse, constants),
-            slope=softcap.slope(values, self.softcap) if self.softcap else np.ones((1, 1)),
-            logit_error=self.logit_error(terms, constants) if self.softcap else np.zeros(lse.shape),
+            # torch adds up the gradients of all columns' terms, in any order.
+            factor_error=of_square * self.lse_error(terms, lse, constants)
+            + columns * constants.addition * terms.of_mean / first,
+            slope=softcap.slope(values * self.logit_scale, self.softcap) if self.softcap else np.ones((1, 1)),
+            logit_error=logit_error,
+            scale=self.logit_scale,
         )
 
 
-def with_error(high: Values, off: Values) -> tuple[Values, Values]:
-    """Returns answers with relative errors for those with absolute ones. What may be 0 is taken for its error, which is not seen."""
-    high = np.where((high == 0) & (off > 0), off, high)
-    return high, np.where(np.isfinite(high) & (high != 0), 2 * off / np.abs(high), 0.0)
+def largest_terms(fmt: Format) -> float:
+    """The largest sum of a loss's terms of which an answer is demanded: half of what float32 holds; for float64 the oracle overflows before."""
+    return FLOAT64.max * 2.0**-40 if fmt == FLOAT64 else FLOAT32.max / 2
 
 
 def with_proven(rough: Reference, proven: Reference, settled: Flags) -> Reference:

@@ -9,6 +9,7 @@ import numpy as np
 
 from oracles.formats import FORMATS, Values, bits_hex
 from softcheck.contract import FindingKind
+from softcheck.facts import Reason
 from softcheck.operations.ulp import Flags
 
 if TYPE_CHECKING:
@@ -81,19 +82,30 @@ def _ulp(judged: "Block", row: int, column: int) -> str:
     return f"{_output(judged, row, column)}, {_expected(judged, row, column)}: {error:.6g} ULP, bound {bound:.6g} ULP"
 
 
-def _special(judged: "Block", row: int, column: int) -> str:
+_REASONS: dict[Reason, str] = {
+    "nan": "the row holds a NaN",
+    "inf": "the row holds a +inf",
+    "hidden_row": "every logit of the row is -inf",
+    "hidden": "its logit is -inf",
+    "finite": "the row's answer is finite",
+}
+
+
+def reason(judged: "Block", row: int, column: int) -> Reason:
+    """What the logits of an element's row decide of its answer."""
     logits = judged.logits[row]
     if np.isnan(logits).any():
-        reason = "the row holds a NaN"
-    elif np.isposinf(logits).any():
-        reason = "the row holds a +inf"
-    elif np.isneginf(logits).all():
-        reason = "every logit of the row is -inf"
-    elif np.isneginf(judged.answer[row, column]) and np.isneginf(logits[column]):
-        reason = "its logit is -inf"
-    else:
-        reason = "the row's answer is finite"
-    return f"{_output(judged, row, column)}, {_expected(judged, row, column)}: {reason}"
+        return "nan"
+    if np.isposinf(logits).any():
+        return "inf"
+    if np.isneginf(logits).all():
+        return "hidden_row"
+    is_hidden = np.isneginf(judged.answer[row, column]) and np.isneginf(logits[column])
+    return "hidden" if is_hidden else "finite"
+
+
+def _special(judged: "Block", row: int, column: int) -> str:
+    return f"{_output(judged, row, column)}, {_expected(judged, row, column)}: {_REASONS[reason(judged, row, column)]}"
 
 
 def _masked(judged: "Block", row: int, column: int) -> str:

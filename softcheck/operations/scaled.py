@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from oracles._double_word import DoubleWord, fast_two_sum, two_product, two_sum
-from oracles.formats import FLOAT32, FLOAT64, Format, Values
+from oracles.formats import FLOAT32, FLOAT64, Format, Values, widest
 from oracles.reference import FullyMasked, Reference
 from softcheck.errors import UsageError
 from softcheck.operations.arithmetic import Arithmetic
@@ -31,13 +31,18 @@ _FARTHEST = 1200.0
 """Distance beyond which every oracle gives 0, or the distance itself."""
 
 
+def check(scale: float) -> None:
+    """Raises UsageError for a scale that is not above 0 or not finite."""
+    if not 0.0 < scale < np.inf:
+        raise UsageError(f"the scale is {scale:g}; expected a number above 0, such as 0.125, or 1 / temperature")
+
+
 def scaled(plain: Operation, scale: float) -> Operation:
     """Returns the operation of ``scale * x`` for an operation of x that depends on differences of logits alone.
 
-    Rows with a product that float32 can't hold have no promised answer. Raises UsageError for a scale that is not above 0 or not finite.
+    Rows with a product that float32 can't hold, or float64 for its own inputs, have no promised answer. Raises UsageError as ``check`` does.
     """
-    if not 0.0 < scale < np.inf:
-        raise UsageError(f"the scale is {scale:g}; expected a number above 0, such as 0.125, or 1 / temperature")
+    check(scale)
     if scale == 1.0:
         return plain
 
@@ -61,7 +66,7 @@ def scaled(plain: Operation, scale: float) -> Operation:
         return plain.decimal(_distances(row[None], scale)[0], column, fmt, fully_masked)
 
     def bounds(values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
-        return plain.bounds(values * scale, exact, answers, _rounding(model))
+        return plain.bounds(values * scale, exact, answers, with_scale(model))
 
     return replace(
         plain,
@@ -70,7 +75,7 @@ def scaled(plain: Operation, scale: float) -> Operation:
         prove=prove,
         decimal=decimal,
         bounds=bounds,
-        undefined=(lambda values: _overflows(values, scale)) if scale > 1.0 else None,
+        undefined=(lambda values, fmt: _overflows(values, scale, fmt)) if scale > 1.0 else None,
         yardstick=lambda x: plain.yardstick(x * scale),
         gradient=None if plain.gradient is None else _gradient(plain.gradient, scale),
         on_device=None if plain.on_device is None else _on_device(plain.on_device, scale),
@@ -78,8 +83,8 @@ def scaled(plain: Operation, scale: float) -> Operation:
     )
 
 
-def _rounding(model: Model) -> Model:
-    """The arithmetic, with the roundings of scaled logits."""
+def with_scale(model: Model) -> Model:
+    """Returns an arithmetic's constants for logits that it has scaled."""
     return replace(model, scaling=max(model.scaling, _ROUNDINGS * model.roundoff * (1 + model.exponent)))
 
 
@@ -87,7 +92,7 @@ def _on_device(plain: OnDevice, scale: float) -> OnDevice:
     def found(
         x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = scale
     ) -> Limits:
-        rounded = None if model is None else _rounding(model)
+        rounded = None if model is None else with_scale(model)
         limits = plain(x, fmt, rounded, strict=strict, scale=scale)
         if scale <= 1.0:
             return limits
@@ -97,10 +102,10 @@ def _on_device(plain: OnDevice, scale: float) -> OnDevice:
     return found
 
 
-def _overflows(values: Values, scale: float) -> Flags:
-    """Rows with a product that float32 can't hold, [rows]."""
+def _overflows(values: Values, scale: float, fmt: Format) -> Flags:
+    """Rows with a product that the type computed in can't hold, [rows]."""
     sizes = np.where(np.isfinite(values), np.abs(values), 0.0).max(axis=1, initial=0.0)
-    found: Flags = sizes * scale > FLOAT32.max
+    found: Flags = sizes > widest(fmt).max / scale
     return found
 
 

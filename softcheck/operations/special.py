@@ -73,14 +73,15 @@ def specials(
     If the operation itself ``hides`` elements, these may be 0 in a row of NaN: no kernel need look there.
 
     With answers ``per_row``, output and reference have columns of their own, and the elements of a row of -inf alone are masked.
-    Where such an answer is +inf, as for a row that holds a +inf, NaN is taken too: it is what the difference of two infinities gives.
+    Where such an answer is +inf, as for a row that holds a +inf, NaN is taken too: it is what the difference of two infinities gives. It is
+    not where a row of -inf alone is declared to give +inf.
     """
     expects_nan = np.isnan(reference)
     finite, expects_finite = np.isfinite(output), np.isfinite(reference)
     classes = classify(logits)
     masked = (classes == RowClass.FULLY_MASKED)[:, None] if per_row else np.isneginf(logits)
     masked = masked & ~expects_nan
-    indefinite = np.isposinf(reference) & per_row
+    indefinite = np.isposinf(reference) & per_row & (classes != RowClass.FULLY_MASKED)[:, None]
     ordinary = classes == RowClass.ORDINARY
     comparable = finite & expects_finite
     is_nan = np.isnan(output)

@@ -109,6 +109,8 @@ class Targets:
             import torch
 
             made: dict[str, torch.Tensor] = {"weight": weights.of_tensor(x)} if "weight" in names else {}
+            if "head" in names:
+                made["head"] = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
             if "target" in names:
                 found = self.of_tensor(x if x.dim() == 2 else x.reshape(-1, x.shape[-1])).view(x.shape[:-1])
                 # Between the targets of a strided matrix lie others, which are columns too.
@@ -116,12 +118,17 @@ class Targets:
                 made["target"] = found if x.is_contiguous() else torch.stack([found, beside], dim=-1)[..., 0]
             return made
 
-        words = {"target targets label labels y t tgt ys": ("target",)}
+        words: dict[str, tuple[str, ...]] = {
+            "target targets label labels y t tgt ys index indices token token_ids": ("target",)
+        }
         return Arguments(
-            words=words | ({_WEIGHTS: ("weight", "weight.float()")} if with_weights else {}),
+            words=words
+            | ({_WEIGHTS: ("weight", "weight.float()")} if with_weights else {})
+            # A call that holds a head implies the operation with one.
+            | {"head": ("head",)},
             make=make,
             trial=lambda x, _names: x,
-            operands=(Operand("weight", ("columns",)),),
+            operands=(Operand("weight", ("columns",)), Operand("head", ("columns", "columns"))),
         )
 
 

@@ -10,10 +10,12 @@ from functools import cached_property
 
 import torch
 
+from oracles.attention import LARGEST, UNKNOWN
 from oracles.formats import FLOAT32, Format
 from softcheck.operations.attention_bounds import (
     BIASED,
     CAPPED,
+    FAR_SINK,
     LOGARITHM,
     SCALED,
     SECOND_ORDER,
@@ -23,16 +25,15 @@ from softcheck.operations.attention_bounds import (
     underflow,
 )
 from softcheck.operations.bounds import LARGEST_EXPONENT, VANISHED, Model
+from softcheck.operations.expression import half_ulp
 from softcheck.operations.heads import Attending
 from softcheck.operations.operation import Limits
-from softcheck.operations.torch_bounds import half_ulp, inverse_ulp, with_rounding
+from softcheck.operations.torch_bounds import inverse_ulp, with_rounding
 
 SCORES = {"cpu": 1 << 20, "cuda": 1 << 24}
 """Scores that are held at once: their float64 temporaries take some twelve times 8 bytes each."""
 _UNIT = 2.0**-53
 _LEAST, _LARGEST = torch.finfo(torch.float64).tiny, torch.finfo(torch.float64).max
-_FAR = 700.0
-"""Distance from the largest score beyond which a weight is 0, as the oracle has it."""
 
 
 class _Tile:
@@ -70,30 +71,54 @@ class _Tile:
         sink = self.attending.sink
         return self.largest.masked_fill(self.largest == -math.inf, sink if math.isfinite(sink) else 0.0)
 
+    @property
+    def shift(self) -> torch.Tensor:
+        """What is taken from all exponents, [heads, queries, 1]: the largest score, or the sink where that is larger."""
+        return self.top.clamp(min=self.attending.sink)
+
+    @property
+    def subtracted(self) -> torch.Tensor:
+        """What kernels take from them, as ``attention_bounds.subtracted`` has it."""
+        return torch.where(self.has_far_sink, self.attending.sink, self.top)
+
+    @property
+    def has_far_sink(self) -> torch.Tensor:
+        """Queries whose sink is so far above their scores, bool [heads, queries, 1]."""
+        return self.attending.sink - self.top > FAR_SINK
+
     @cached_property
     def distance(self) -> torch.Tensor:
-        """Distances from the largest score; infinite where a key is not seen."""
+        """Distances from ``shift``; infinite where a key is not seen."""
         if self.attending.softcap or math.isfinite(self.attending.sink) or self.bias is not None:
-            return self.top - self.scores
+            return self.shift - self.scores
         # The difference comes first, so that its product with the scale is all that large scores round.
         first = self.products.amax(dim=2, keepdim=True)
         return (first.masked_fill_(first == -math.inf, 0.0) - self.products).mul_(self.attending.scale)
 
     @cached_property
     def parts(self) -> torch.Tensor:
-        """The exponentials below the largest score."""
-        return self.distance.neg().exp_().masked_fill_(self.distance > _FAR, 0.0)
+        """The exponentials of these distances below 0."""
+        return self.distance.neg().exp_()
 
     @cached_property
     def total(self) -> torch.Tensor:
         """The sum of the exponentials, with the sink's, [heads, queries, 1]; 0 if there are none."""
-        of_sink = (self.attending.sink - self.top).clamp_(max=_FAR).exp_()
-        return self.parts.sum(dim=2, keepdim=True) + of_sink
+        return self.parts.sum(dim=2, keepdim=True) + self.of_sink
+
+    @property
+    def of_sink(self) -> torch.Tensor:
+        """The sink's exponential less ``shift``, [heads, queries, 1]; 0 without a sink."""
+        return (self.attending.sink - self.shift).exp_()
 
     @cached_property
     def weights(self) -> torch.Tensor:
         """The softmax of the scores; 0 where a key is not seen."""
-        return self.parts / self.total.masked_fill(self.total == 0, 1.0)
+        return self.parts / self.divisor
+
+    @property
+    def divisor(self) -> torch.Tensor:
+        """``total``, but 1 where that is 0."""
+        return self.total.masked_fill(self.total == 0, 1.0)
 
     @cached_property
     def peak(self) -> torch.Tensor:
@@ -118,14 +143,13 @@ class _Tile:
     def uncertainty(self) -> torch.Tensor:
         """The largest error of a weight in float64, in the logarithm, before all are divided by their sum, [heads, queries, 1]."""
         size = torch.where(self.visible, self.sizes, 0.0).amax(dim=2, keepdim=True) * self.attending.scale
-        units = 2 * self.terms * size + 3 * (2 * size).clamp(max=_FAR) + 2
-        if self.attending.softcap or math.isfinite(self.attending.sink) or self.bias is not None:
+        has_sink = math.isfinite(self.attending.sink)
+        units = 2 * self.terms * size + 3 * (LARGEST if has_sink else (2 * size).clamp(max=LARGEST)) + 2
+        if self.attending.softcap or has_sink or self.bias is not None:
             size = size + self.attending.softcap
             if self.bias is not None:
                 size = size + self.bias.abs().amax(dim=2, keepdim=True)
             units = units + 16 * size
-        if math.isfinite(self.attending.sink):
-            units = units + 8 * (size + abs(self.attending.sink) + 1)
         return units * _UNIT
 
     @property
@@ -157,26 +181,42 @@ class _Tile:
         errors.add_(raw, alpha=rounded)
         errors.add_(CAPPED * model.roundoff * known.softcap).masked_fill_(~self.visible, 0.0)
         at_top = errors.amax(dim=2, keepdim=True)
-        torch.clamp(self.distance, max=VANISHED, out=raw)
+        distance = self.top - self.scores if math.isfinite(known.sink) else self.distance
+        torch.clamp(distance, max=VANISHED, out=raw)
         errors.add_(raw, alpha=model.exponent).add_(at_top + model.exponential)
-        grown = torch.clamp(errors, max=LARGEST_EXPONENT, out=raw).expm1_().mul_(self.weights)
-        mean = grown.sum(dim=2, keepdim=True)
-        if math.isfinite(known.sink):
-            far = (known.sink - self.top).abs_().clamp_(max=VANISHED)
-            of_sink = at_top + model.exponential + model.exponent * far
-            left = 1.0 - self.weights.sum(dim=2, keepdim=True)
-            mean = mean + left * torch.expm1(of_sink.clamp(max=LARGEST_EXPONENT))
-        return errors, torch.log1p(mean)
+        far = (known.sink - self.subtracted).abs_().clamp_(max=VANISHED)
+        of_sink = at_top.masked_fill(self.has_far_sink, 0.0) + model.exponential + model.exponent * far
+        return errors, self.growth(errors, of_sink)
+
+    def growth(self, errors: torch.Tensor, of_sink: torch.Tensor) -> torch.Tensor:
+        """The logarithm of the growth of the sum of all exponentials, [heads, queries, 1], as ``Heads.growth`` has it."""
+        grown = errors.clamp(max=UNKNOWN).expm1_().mul_(self.weights).sum(dim=2, keepdim=True)
+        found = torch.log1p(grown.addcmul_(self.of_sink / self.divisor, of_sink.clamp(max=UNKNOWN).expm1_()))
+        far = self._lost(errors).any(dim=2, keepdim=True)
+        if bool(far.any()):
+            exponents = (errors - self.distance).masked_fill_(~self.visible, -math.inf)
+            sink = of_sink + (self.attending.sink - self.shift)
+            larger = torch.logaddexp(exponents.logsumexp(dim=2, keepdim=True), sink) - self.divisor.log()
+            found = torch.where(far, torch.maximum(found, larger), found)
+        return found
+
+    def grown(self, errors: torch.Tensor) -> torch.Tensor:
+        """The changes that errors of the weights' logarithms make in the weights at most, as ``Heads.grown`` has them."""
+        found = errors.clamp(max=UNKNOWN).expm1_().mul_(self.weights)
+        lost = self._lost(errors)
+        if bool(lost.any()):
+            found = torch.where(lost, self.weights + (errors - self.distance).clamp_(max=0.0).exp_(), found)
+        return found
+
+    def _lost(self, errors: torch.Tensor) -> torch.Tensor:
+        """Weights of which float64 or their own errors say nothing."""
+        found = ((errors > UNKNOWN) & (self.weights > 0)).logical_or_(self.distance > LARGEST)
+        return found.logical_and_(self.visible)
 
     def errors(self, model: Model) -> torch.Tensor:
         """The error that the weights' own errors make in each number, [heads, queries, dimension]."""
         errors, of_sum = self.log_errors(model)
-        errors.add_(of_sum)
-        # A weight that is 0 in float64 may be seen where the score's error is as large as its distance.
-        reached = (errors - self.distance.clamp(max=VANISHED)).clamp_(max=0.0).exp_()
-        unseen = self.visible & (self.weights == 0)
-        grown = errors.clamp_(max=LARGEST_EXPONENT).expm1_().mul_(self.weights)
-        return grown.add_(reached.mul_(unseen)) @ self.whole.sizes_of_v
+        return self.grown(errors.add_(of_sum)) @ self.whole.sizes_of_v
 
 
 class _Whole:
@@ -276,27 +316,38 @@ def attention_limits(
 
 
 def attention_logsumexp_limits(
-    x: torch.Tensor, fmt: Format, model: Model | None, attending: Attending, factor: float, *, strict: bool = False
+    x: torch.Tensor,
+    fmt: Format,
+    model: Model | None,
+    attending: Attending,
+    factor: float,
+    *,
+    no_keys: float,
+    strict: bool = False,
 ) -> Limits:
-    """Returns the same of the log-sum-exp of each query, [rows * queries, 1], times a ``factor`` for another base than e."""
+    """Returns the same of the log-sum-exp of each query, [rows * queries, 1], times a ``factor`` for another base than e.
+
+    A query that sees no key and no sink has the answer ``no_keys``.
+    """
     tiles, keys = [], x.shape[1]
     for tile in _Whole(attending, x).tiles():
-        logarithm = tile.total.masked_fill(tile.total == 0, 1.0).log_()
-        exact = (tile.top + logarithm) * factor
-        size = (tile.top * factor).abs() + (exact - tile.top * factor).abs()
+        logarithm = tile.divisor.log()
+        exact, top = (tile.shift + logarithm) * factor, tile.subtracted
+        size = (top * factor).abs() + (exact - top * factor).abs()
         per_ulp = inverse_ulp(torch.maximum(size, exact.abs()), fmt, strict=strict, least=1.0, of_scale=True)
-        off = 2 * tile.uncertainty + 12 * _UNIT * (tile.top.abs() + logarithm.abs() + 1)
+        off = 2 * tile.uncertainty + 12 * _UNIT * (tile.shift.abs() + logarithm.abs() + 1)
         peak = tile.peak
         found = {"per_ulp": per_ulp, "logits": peak, "undefined": tile.undefined}
         found["uncertainty"] = (off * factor * per_ulp)[..., 0]
         if model is not None:
-            of_size = 1.0 + math.log1p(keys) + tile.top.abs() + (attending.sink - tile.top).clamp_(min=0.0)
+            of_size = 1.0 + math.log1p(keys) + top.abs() + (attending.sink - top).clamp_(min=0.0)
             error = tile.log_errors(model)[1] + error_of_total(keys, model) + LOGARITHM * model.roundoff * of_size
             error = (error * SECOND_ORDER + model.underflow) * factor
             if model.rounds_result:
                 error = with_rounding(error, exact, fmt)
             found["limits"] = error.mul_(per_ulp).clamp_(min=_LEAST, max=_LARGEST)
-        found["exact"] = torch.where(peak.isfinite(), exact, torch.where(peak.isinf(), peak, math.nan))
+        special = torch.where(peak.isinf(), peak, math.nan).masked_fill_(peak == -math.inf, no_keys)
+        found["exact"] = torch.where(peak.isfinite(), exact, special)
         tiles.append(found)
     return _joined(tiles)
 

@@ -8,9 +8,9 @@ import torch
 
 from oracles.formats import Format
 from softcheck.operations import bounds
-from softcheck.operations.backward import CENTRED, SECOND_ORDER
+from softcheck.operations.expression import backward_error, half_ulp
 from softcheck.operations.operation import Limits
-from softcheck.operations.torch_bounds import half_ulp, inverse_ulp, summing_error
+from softcheck.operations.torch_bounds import inverse_ulp, summing_error
 
 
 def backward_limits(
@@ -42,18 +42,7 @@ def backward_limits(
     uncertainty = summing_error(columns) * 2.0**fmt.precision
     if model is None:
         return Limits(exact, per_ulp, None, None, uncertainty)
-    of_sum = (bounds.depth(columns, model.lanes) * model.addition + 4 * model.roundoff) * sizes
-    least = model.underflow * (1 + sizes_of_g.amax(dim=1, keepdim=True)) * columns
-    if is_logarithm:
-        far = torch.where(y.isfinite(), y, 0.0).mul_(-model.exponent).add_(model.exponential)
-        error = far.mul_(total.abs() + of_sum).add_(of_sum).mul_(p).add_(scale, alpha=4 * model.roundoff)
-        error = error.mul_(SECOND_ORDER).add_(least)
-    else:
-        # The products y g rounded to the format cost u y |g|, and y times their sum.
-        per_term = 4 * model.roundoff + fmt.unit_roundoff
-        centred = CENTRED * sizes_of_g.amax(dim=1, keepdim=True)
-        error = torch.addcmul(least, p, (of_sum + per_term * sizes + centred) * SECOND_ORDER)
-        error.add_(part, alpha=per_term * SECOND_ORDER)
+    error = backward_error(y, g, fmt, model, is_logarithm=is_logarithm)
     if model.rounds_result:
         error += half_ulp(exact.abs() + error, fmt)
     return Limits(exact, per_ulp, error.mul_(per_ulp), None, uncertainty)

@@ -11,6 +11,7 @@ import torch
 
 from oracles.formats import Format
 from softcheck.operations import bounds
+from softcheck.operations.expression import exponent_errors, half_ulp, mean_growth, of_logits
 from softcheck.operations.operation import Limits
 from softcheck.operations.ulp import counts_as_power
 
@@ -56,23 +57,15 @@ def summing_error(columns: int) -> float:
 
 def weighted_growth(x: torch.Tensor, found: Exponentials, model: bounds.Model, scale: float = 1.0) -> torch.Tensor:
     """Returns the logarithm of exp(A)'s mean weighted by the probabilities, [rows, 1], as ``bounds.logarithmic_errors`` does."""
-    if model.rounds_logits:
-        errors = of_logits(x, found, model, scale).add_(model.exponential)
-        if not model.prescaled:
-            errors -= found.below.clamp(min=-bounds.VANISHED).mul_(model.exponent)
-    else:
-        errors = torch.add(found.below * -model.exponent, found.below < 0, alpha=model.exponential)
-        errors.clamp_(max=model.exponent * bounds.VANISHED + model.exponential)
-    growth = torch.addcmul(errors, errors, errors)
-    if model.rounds_logits or model.exponent * bounds.VANISHED + model.exponential > 1:
-        far = errors.amax(dim=1, keepdim=True) > 1
-        growth = torch.where(far, torch.expm1(errors.clamp_(max=bounds.LARGEST_EXPONENT)), growth)
-    return torch.log1p(growth.mul_(found.terms).sum(dim=1, keepdim=True) / found.total)
+    growth: torch.Tensor = mean_growth(
+        exponent_errors(found.below, of_scaled(x, found, model, scale), model), found.terms, model
+    )
+    return growth
 
 
-def of_logits(x: torch.Tensor, found: Exponentials, model: bounds.Model, scale: float = 1.0) -> torch.Tensor:
-    """Returns the errors of the exponents that grow with the logits themselves, [rows, columns]."""
-    return (x.to(torch.float64).abs().mul_(scale) + found.top.abs()).mul_(model.per_logit).add_(2 * model.logit_error)
+def of_scaled(x: torch.Tensor, found: Exponentials, model: bounds.Model, scale: float = 1.0) -> torch.Tensor | None:
+    """Returns ``expression.of_logits`` of ``scale * x``, [rows, columns]; None for a model that rounds no logits."""
+    return of_logits(x.to(torch.float64) * scale, found.top, model) if model.rounds_logits else None
 
 
 def inverse_ulp(
@@ -93,12 +86,6 @@ def inverse_ulp(
     bits = (size * (sign * (_BELOW if strict else above))).clamp_(min=max(least, fmt.least_normal)).view(torch.int64)
     largest = (2 * _BIAS + fmt.precision - 1) << _FRACTION_BITS
     return torch.rsub(bits.bitwise_and_(_EXPONENT), largest).view(torch.float64)
-
-
-def half_ulp(size: torch.Tensor, fmt: Format) -> torch.Tensor:
-    """Returns half the spacing of a format's values at a size, as ``log_softmax.half_ulp`` does."""
-    bits = size.clamp(min=fmt.least_normal, max=fmt.max).view(torch.int64).bitwise_and_(_EXPONENT)
-    return bits.view(torch.float64).mul_(2.0**-fmt.precision)
 
 
 def with_rounding(errors: torch.Tensor, answers: torch.Tensor, fmt: Format) -> torch.Tensor:

@@ -10,15 +10,15 @@ import torch
 
 from oracles.formats import FLOAT32, Format
 from softcheck.operations import bounds, softcap, weights
-from softcheck.operations.log_softmax import LOGARITHM, NEXT_TO_ONE, SECOND_ORDER, SUMMED
+from softcheck.operations.expression import half_ulp, log_softmax_error, logarithm_error, logsumexp_error
+from softcheck.operations.log_softmax import SUMMED
 from softcheck.operations.operation import Limits
 from softcheck.operations.row_loss import RowLoss
 from softcheck.operations.torch_bounds import (
     Exponentials,
     exponentials,
-    half_ulp,
     inverse_ulp,
-    of_logits,
+    of_scaled,
     summing_error,
     weighted_growth,
     with_rounding,
@@ -36,12 +36,8 @@ def log_softmax_limits(
     uncertainty = summing_error(x.shape[1]) * 2.0**fmt.precision
     if model is None:
         return Limits(exact, per_ulp, None, None, uncertainty)
-    common = _of_logarithm(x, found, model, scale) + model.underflow
-    # c d + 2 rho |r|, where d = |r| - L.
-    per_size = (model.exponent + 2 * model.roundoff) * SECOND_ORDER
-    error = torch.sub(common - logarithm * (model.exponent * SECOND_ORDER), exact, alpha=per_size)
-    if model.rounds_logits:
-        error += of_logits(x, found, model, scale).mul_(SECOND_ORDER)
+    common = _of_logarithm(x, found, model, scale)
+    error = log_softmax_error(exact, logarithm, common, of_scaled(x, found, model, scale), model)
     if model.rounds_result:
         error += half_ulp(error - exact, fmt)
     growth = torch.expm1(error.clamp(max=bounds.LARGEST_EXPONENT)).mul_(found.terms)
@@ -56,9 +52,7 @@ def logsumexp_limits(x: torch.Tensor, fmt: Format, model: bounds.Model | None, *
     exact = torch.where(found.top.isfinite(), found.top + logarithm, found.top)
     error = None
     if model is not None:
-        error = _of_logarithm(x, found, model) + model.roundoff * (4 * size + 2 * exact.abs()) + model.underflow
-        if model.rounds_logits:
-            error += model.per_logit * size
+        error = logsumexp_error(exact, found.top, _of_logarithm(x, found, model), model)
     return _of_rows(fmt, model, exact, size + logarithm, error, x.shape[1], strict=strict)
 
 
@@ -86,7 +80,7 @@ def cross_entropy_limits(
     found = _losses(x, model, losses, 1, is_mean=False)
     limits = _of_rows(fmt, model, found.exact, found.scale, found.error, x.shape[1], strict=strict)
     limits = limits._replace(uncertainty=limits.uncertainty + _of_cap(losses, fmt))
-    return limits if losses.is_plain else limits._replace(undefined=_undefined(x, losses))
+    return limits if losses.is_plain and not losses.has_head else limits._replace(undefined=_undefined(x, losses))
 
 
 def reduced_limits(
@@ -119,7 +113,7 @@ def reduced_limits(
         error = summed(each) + model.roundoff * ((parts + 4) * summed(sizes) + 2 * exact.abs())
     limits = _of_rows(fmt, model, exact, summed(found.scale), error, x.shape[1], strict=strict)
     size = summed(found.whole.nan_to_num(nan=0.0, posinf=0.0))
-    lost = _undefined(rows, losses) if not losses.is_plain else torch.zeros_like(rows[:, 0], dtype=torch.bool)
+    lost = _undefined(rows, losses)
     lost = (lost | found.divisor[:, 0].isinf()).view(len(x), parts).any(dim=1) | (size[:, 0] > FLOAT32.max / 2)
     return limits._replace(undefined=lost, uncertainty=limits.uncertainty + _of_cap(losses, fmt))
 
@@ -133,9 +127,8 @@ def _losses(x: torch.Tensor, model: bounds.Model | None, losses: RowLoss, parts:
     """Returns the losses of rows, divided as in the mean of so many ``parts`` if it is one."""
     columns, smoothing = x.shape[1], losses.smoothing
     chosen = losses.targets.of_tensor(x)[:, None]
-    raw = x
-    if losses.softcap:
-        x, model = softcap.capped_tensor(x, losses.softcap), None if model is None else losses.with_cap(model)
+    raw, model = x, None if model is None else losses.with_logits(model)
+    x = _logits(x, losses)
     found = exponentials(x)
     top, logarithm = found.top, found.total.log()
     lse = top + logarithm
@@ -167,16 +160,20 @@ def _losses(x: torch.Tensor, model: bounds.Model | None, losses: RowLoss, parts:
     )
     if model is None:
         return _Losses(exact, scale, None, first, whole)
-    of_logits = torch.zeros_like(lse)
+    of_lse = _of_logarithm(x, found, model)
     if model.rounds_logits:
-        of_logits = model.per_logit * _largest_size(x) + model.logit_error
-    of_lse = _of_logarithm(x, found, model) + of_logits
+        of_lse = of_lse + model.per_logit * top.abs() + model.logit_error
     if losses.z_loss:
         of_lse = of_lse + model.roundoff * (4.0 * top.abs() + 2.0 * lse.abs())
-    additions = 1.0 + bounds.depth(columns, model.lanes) * model.addition / model.roundoff
     sizes = size if losses.is_plain else 3.0 * (size + (factor * lse).abs())
-    sizes = (sizes + additions * smooth_size) / first + square
-    error = (factor / first + 2.0 * losses.z_loss * (lse.abs() + of_lse) / last) * of_lse + of_logits * factor / first
+    sizes = sizes / first + square
+    error = (factor / first + 2.0 * losses.z_loss * (lse.abs() + of_lse) / last) * of_lse
+    if model.rounds_logits:
+        terms = (of_target * picked).abs() + smooth_size
+        error += (model.per_logit * terms + model.logit_error * factor) / first
+    if smoothing:
+        summed = torch.maximum(smooth_size, (factor - of_target) * (lse + of_lse) - smooth)
+        error += losses.summing(columns, model) * summed / first
     error += model.roundoff * (4.0 * sizes + 2.0 * exact.abs()) + model.underflow
     return _Losses(exact, scale, error.masked_fill_(left_out, 0.0), first, whole)
 
@@ -189,6 +186,13 @@ def _divisors(weighing: torch.Tensor, left_out: torch.Tensor, parts: int) -> tup
     return first, last
 
 
+def _logits(x: torch.Tensor, losses: RowLoss) -> torch.Tensor:
+    """Returns the logits of losses, scaled and capped; float64 where anything is done to them."""
+    if losses.logit_scale != 1:
+        x = x.to(torch.float64) * losses.logit_scale
+    return softcap.capped_tensor(x, losses.softcap) if losses.softcap else x
+
+
 def _largest_size(x: torch.Tensor) -> torch.Tensor:
     """Returns the largest size of a finite logit, [rows, 1]."""
     return torch.where(x.isfinite(), x.abs(), 0.0).amax(dim=1, keepdim=True).to(torch.float64)
@@ -196,7 +200,10 @@ def _largest_size(x: torch.Tensor) -> torch.Tensor:
 
 def _undefined(x: torch.Tensor, losses: RowLoss) -> torch.Tensor:
     """Returns the rows of which nothing is demanded, [rows], as ``RowLoss.undefined`` does."""
-    logits = softcap.capped_tensor(x, losses.softcap) if losses.softcap else x
+    infinite = x.isinf().any(dim=1) if losses.has_head else torch.zeros_like(x[:, 0], dtype=torch.bool)
+    if losses.is_plain:
+        return infinite
+    logits = _logits(x, losses)
     size = _largest_size(logits)[:, 0]
     if losses.smoothing:
         sizes = torch.where(logits.isfinite(), logits.abs(), 0.0)
@@ -205,17 +212,19 @@ def _undefined(x: torch.Tensor, losses: RowLoss) -> torch.Tensor:
     if losses.z_loss:
         lost |= size > FLOAT32.max**0.5 / 2
     if losses.softcap:
-        lost |= x.isinf().any(dim=1)
+        lost |= x.isinf().any(dim=1) | (_largest_size(x)[:, 0] * losses.logit_scale > FLOAT32.max)
     if losses.is_weighted:
         of_column = torch.from_numpy(losses.weights(x.shape[1])).to(x.device)
         lost |= ((x == -torch.inf) & (of_column == 0)).any(dim=1)
-    return lost
+    return lost | infinite
 
 
 def _of_logarithm(x: torch.Tensor, found: Exponentials, model: bounds.Model, scale: float = 1.0) -> torch.Tensor:
     """Returns the absolute errors of the logarithms of rows' sums, [rows, 1], as ``log_softmax.logarithm_errors`` does."""
-    of_logarithm = found.total.log().mul_(LOGARITHM).add_(NEXT_TO_ONE).mul_(model.roundoff * SECOND_ORDER)
-    return of_logarithm.add_(weighted_growth(x, found, model, scale)).add_(model.summing(x.shape[1]))
+    found_error: torch.Tensor = logarithm_error(
+        found.total.log(), weighted_growth(x, found, model, scale), x.shape[1], model
+    )
+    return found_error
 
 
 def _of_rows(

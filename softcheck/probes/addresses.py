@@ -20,13 +20,13 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.strides import untaken
 from softcheck.probes.allocation import handing_out
-from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import (
     FAR,
-    GroupedProbe,
     call_on,
     free_bytes,
     moved,
+    named_operands,
     only,
     ordinary_rows,
     prefixed,
@@ -61,7 +61,7 @@ class _Dense:
     """The rows lie next to each other, and the last column lies beyond 2^31."""
 
 
-class Addresses(GroupedProbe):
+class Addresses(Probe):
     """Checks that a variant computes offsets in 64 bits."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
@@ -130,7 +130,8 @@ def _far(subject: Subject, far: _Far) -> Outcome:
     else:
         kind, why = FindingKind.WRONG_LAYOUT, "elements beyond 2^31 were not read from their place"
     found = [msgspec.structs.replace(v, kind=kind, share=None) for v in caused]
-    circumstances = f"right with strides {far.near.strides(far.shape[1])}, wrong with {far.strides}; {why}"
+    names = named_operands(subject.variant.function, subject.setting.operation)
+    circumstances = f"right with strides {far.near.strides(far.shape[1])} of {names}, wrong with {far.strides}; {why}"
     return Outcome(violations=prefixed(found, circumstances))
 
 

@@ -45,6 +45,8 @@ class _Reading:
     subtracts_maximum: bool
     has_heads: bool
     """Weights may be rounded to the input's type before they meet the values, as matrix products of 16 bits ask for it."""
+    scales: bool
+    """The operation scales or caps its logits, and its bound has the roundings."""
 
 
 class _Arithmetic(Probe):
@@ -54,7 +56,9 @@ class _Arithmetic(Probe):
             limit = setting.declaration.column_limit(setting.dtype)
             widths = [] if limit is None else [limit]
         declared, subtracts = setting.declaration.arithmetic, setting.operation.subtracts_maximum
-        readings = [_Reading(n, setting.dtype, declared, subtracts, setting.has_heads) for n in widths]
+        given = setting.operation.parameters
+        scales = setting.has_heads or given.get("scale", 1.0) != 1 or bool(given.get("softcap", 0.0))
+        readings = [_Reading(n, setting.dtype, declared, subtracts, setting.has_heads, scales) for n in widths]
         return [Trial(f"{_ROWS}x{reading.columns}", reading) for reading in readings]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
@@ -102,7 +106,9 @@ def _kernels(subject: Subject, reading: _Reading) -> Sequence[Compiled]:
     if not subject.setting.on_gpu:
         shape = (_ROWS, reading.columns)
         try:
-            return compile_ahead(CompileRequest(subject.variant.spec, TARGET, reading.dtype, shape))
+            return compile_ahead(
+                CompileRequest(subject.variant.name, subject.variant.fact, TARGET, reading.dtype, shape)
+            )
         except AheadError as error:
             raise _UnreadError(f"not compiled ahead of time: {error}") from None
     # Imports Triton. Without a GPU only the compiling process needs it.
@@ -153,15 +159,33 @@ def _described(
             # It is named among the weaknesses.
             shown = None
     own = shown if reading.declared is None else reading.declared
+    told = observed
+    if reading.scales:
+        own = None if own is None else msgspec.structs.replace(own, scaled_logits=False, exp="ex2_approx")
+        told = None if observed is None else _without_scaling(observed)
+    elif own is not None and own is shown and not _by_constants(observed):
+        # A factor that is an argument may be 1 or another power of two, whose product is exact.
+        own = msgspec.structs.replace(own, scaled_logits=False)
     return KernelArithmetic(
         declared=reading.declared,
         kernels=names,
         target=target,
         observed=observed,
         shown=shown,
-        weaknesses=() if observed is None else tuple(weaknesses(observed, dtype)),
+        weaknesses=() if told is None else tuple(weaknesses(told, dtype)),
         leaves_contract=None if own is None else departure(own, dtype),
     )
+
+
+def _without_scaling(observed: ObservedArithmetic) -> ObservedArithmetic:
+    """The reading without what the bound of scaled logits allows: products before the subtraction, one with log2(e) among them."""
+    kinds = tuple(kind for kind in observed.exponentials if not kind.startswith("prescaled"))
+    return msgspec.structs.replace(observed, scaled_logits=(), exponentials=kinds)
+
+
+def _by_constants(observed: ObservedArithmetic | None) -> bool:
+    """True if logits are seen to be scaled by a number that is no power of two."""
+    return observed is not None and "constant" in observed.scaled_logits
 
 
 def _of_all(done: Sequence[tuple[Trial, Outcome]]) -> KernelArithmetic | None:

@@ -2,7 +2,6 @@
 
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -25,9 +24,10 @@ from softcheck.probes.replays import captured
 _COLUMNS = 77
 _AT_ONCE = 4
 _ROUNDS = 12
-_SECONDS = 0.3
-"""Time of calls from threads."""
-_MANY, _MANY_SECONDS = 1000, 0.8
+_IN_A_THREAD = 400
+"""Calls from each thread."""
+_MANY, _MANY_INTERPRETED, _FEWEST = 1000, 130, 8
+"""Equal calls in a row: of any function, of one whose kernels Triton's interpreter runs, and at least of such a one in a run on many variants."""
 _SWITCHING = 1e-5
 """Seconds after which Python goes on with another thread."""
 
@@ -79,21 +79,22 @@ def _inputs(subject: Subject, count: int, rows: int) -> list[_AnsweredInput] | O
 
 
 def _many_calls(subject: Subject) -> Outcome:
-    """Calls a fresh copy a thousand times, or as often as time allows, on the same input: a counter that runs over shows."""
+    """Calls a fresh copy a thousand times, or fewer times where its kernels are interpreted, on the same input: a counter that runs over shows."""
+    before = launches.counted()
     inputs = _inputs(subject, 1, 1)
     if isinstance(inputs, Outcome):
         return inputs
     [one] = inputs
+    is_interpreted = not subject.setting.on_gpu and launches.counted() != before
+    calls = max(_FEWEST, int(_MANY_INTERPRETED * min(1.0, subject.setting.time_share))) if is_interpreted else _MANY
     function = Copies(subject).one()
-    seconds = _MANY_SECONDS * subject.setting.time_share
-    begun = time.monotonic()
     outputs: list[torch.Tensor] = []
     with preserved(), activity.calling():
-        while len(outputs) < _MANY and (len(outputs) < 8 or time.monotonic() - begun < seconds):
+        for number in range(1, calls + 1):
             output = function(one.x)
             wrong = returned_wrongly(output, one.x, subject.setting.operation)
             if wrong is not None:
-                words = f"call {len(outputs) + 1} of a fresh copy on the same input"
+                words = f"call {number} of a fresh copy on the same input"
                 return Outcome(violations=(msgspec.structs.replace(wrong, message=f"{words}: {wrong.message}"),))
             outputs.append(output.detach().clone())
     together = to_bits(torch.stack(outputs), subject.setting.fmt)
@@ -118,19 +119,18 @@ def _threads(subject: Subject) -> Outcome:
         return inputs
     outputs: list[list[torch.Tensor]] = [[] for _ in inputs]
     barrier = threading.Barrier(len(inputs))
-    seconds = _SECONDS * subject.setting.time_share
     function = subject.variant.function
 
     def call_again_and_again(one: _AnsweredInput, others: list[torch.Tensor]) -> None:
         barrier.wait()
-        begun = time.monotonic()
         try:
-            while time.monotonic() - begun < seconds and not others:
+            for _ in range(_IN_A_THREAD):
                 output = function(one.x)
                 if returned_wrongly(output, one.x, subject.setting.operation) is None and not torch.equal(
                     output, one.output
                 ):
                     others.append(output.detach().clone())
+                    return
         except Exception:  # noqa: BLE001 - see above
             return
 

@@ -1,6 +1,7 @@
 """One forward call and its backward, in the ways of asking for gradients."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -12,9 +13,20 @@ import torch
 
 from oracles.formats import Bits, decode, encode
 from softcheck.calling import activity
-from softcheck.calling.call import Placed, call_on_device, is_usable, place, synchronize, to_bits, to_tensor
+from softcheck.calling.call import (
+    Placed,
+    Returned,
+    call_on_device,
+    describe,
+    is_usable,
+    place,
+    synchronize,
+    to_bits,
+    to_tensor,
+)
 from softcheck.calling.memory import refuse_lack
 from softcheck.calling.state import preserved
+from softcheck.calling.unable import limit_behind
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import contract_of
@@ -91,7 +103,7 @@ def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -
     if not asked.is_leaf:
         hidden = placed.view.clone()
         placed = Placed(hidden, hidden.detach().view(-1), fmt)
-    function, of_own_input = _watched(subject, bits)
+    function, of_own_input = _watched(subject)
     with nan_filled(), _saved_packed() if asked.packed else nullcontext():
         returned = call_on_device(function, placed, subject.setting.operation)
     if returned.output is None:
@@ -106,26 +118,33 @@ def forward(subject: Subject, asked: GradientRequest, number: int, words: str) -
         return wrong_with_gradient(subject, bits, asked.layout, wrong)
     if not returned.output.requires_grad or returned.fatal:
         return Outcome(fatal=returned.fatal)
-    # A library may add in any order; a kernel of the variant's own may rescale a running sum, whether it is declared or not.
-    of_library = returned.of_cpu_library
-    own = contract_of(subject.setting.declaration.arithmetic, of_cpu_library=of_library)
-    arithmetic = msgspec.structs.replace(own, rescales=not of_library or own.rescales)
-    if of_library and not subject.setting.operation.answers_elements and is_torchs_own(returned.output):
-        # torch's losses for CPUs are made of its log-softmax, which rounds differences and exponentials to 16 bits.
-        arithmetic = msgspec.structs.replace(arithmetic, intermediate="input")
+    arithmetic = gradient_arithmetic(subject, returned)
     varying = to_tensor(ordinary_rows(*shape, fmt, (seed + 2 * number + 1) % 2**32), fmt, subject.device)
     varying = varying[:, : returned.output.shape[1]].contiguous().to(returned.output.dtype)
     return Forward(bits, placed.view, returned.output, found, words, varying, arithmetic, of_own_input)
 
 
-def _watched(subject: Subject, bits: Bits) -> tuple[Callable[..., Any], list[torch.Tensor]]:
+def gradient_arithmetic(subject: Subject, returned: Returned) -> Arithmetic:
+    """Returns the arithmetic by which the gradient of an answer is judged.
+
+    A library may add in any order; a kernel of the variant's own may rescale a running sum, whether it is declared or not.
+    """
+    of_library = returned.of_cpu_library
+    own = contract_of(subject.setting.declaration.arithmetic, of_cpu_library=of_library)
+    arithmetic = msgspec.structs.replace(own, rescales=not of_library or own.rescales)
+    is_torchs = of_library and returned.output is not None and is_torchs_own(returned.output)
+    if is_torchs and not subject.setting.operation.answers_elements:
+        # torch's losses for CPUs are made of its log-softmax, which rounds differences and exponentials to 16 bits.
+        arithmetic = msgspec.structs.replace(arithmetic, intermediate="input")
+    return arithmetic
+
+
+def _watched(subject: Subject) -> tuple[Callable[..., Any], list[torch.Tensor]]:
     """Returns the function, and the list of the gradients that will have reached what its calls take in the matrix's place."""
     function, operation = subject.variant.function, subject.variant.operation
     found: list[torch.Tensor] = []
     if not isinstance(function, Adapted) or operation.arguments is None:
         return function, found
-    if not function.is_known:
-        call_on(subject, bits)
     make = operation.arguments.make
 
     def made(x: torch.Tensor, names: frozenset[str]) -> Mapping[str, Any]:
@@ -155,16 +174,24 @@ def wrong_with_gradient(subject: Subject, bits: Bits, layout: Layout, wrong: Seq
 
 def is_torchs_own(output: torch.Tensor) -> bool:
     """Returns True if torch has the backward of each operation behind an output, and no ``torch.autograd.Function`` has one."""
+    return not any(isinstance(node, torch.autograd.function.BackwardCFunction) for node in _graph_of(output))
+
+
+def reaches(output: torch.Tensor, x: torch.Tensor) -> bool:
+    """Returns True if the graph behind an output holds a tensor that requires a gradient."""
+    return any(node is x.grad_fn if x.grad_fn else getattr(node, "variable", None) is x for node in _graph_of(output))
+
+
+def _graph_of(output: torch.Tensor) -> Iterator[Any]:
+    """Yields the operations behind an output, each once."""
     seen: set[Any] = set()
     left: list[Any] = [output.grad_fn]
     while left:
         node = left.pop()
-        if isinstance(node, torch.autograd.function.BackwardCFunction):
-            return False
         if node is not None and node not in seen:
             seen.add(node)
+            yield node
             left += [before for before, _ in node.next_functions]
-    return True
 
 
 _NONE_CARRIED = (
@@ -188,9 +215,9 @@ def backward(
     If it is ``threaded``, another thread calls it, as autograd does of its own on a GPU.
     """
 
-    def call() -> torch.Tensor:
+    def call() -> torch.Tensor | None:
         with nan_filled():
-            (gradient,) = torch.autograd.grad(one.output, one.x, grad, retain_graph=keeps)
+            (gradient,) = torch.autograd.grad(one.output, one.x, grad, retain_graph=keeps, allow_unused=True)
             synchronize(subject.device)
         return gradient
 
@@ -202,13 +229,46 @@ def backward(
             else:
                 gradient = call()
     except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
-        said = raised_in_backward(subject, error)
-        return _not_asked(subject, FindingKind.RAISED, said, not is_usable(subject.device))
+        return raised_in_backward(subject, error, f" for the output gradient {one.words}")
+    if gradient is None:
+        return lost(subject, "the input", is_in_graph=reaches(one.output, one.x))
     # A backward that computes in the saved output returns a tensor that carries a gradient itself.
     return gradient.detach()
 
 
-def raised_in_backward(subject: Subject, error: Exception) -> str:
-    """Says what a backward raised. Raises torch.OutOfMemoryError as ``refuse_lack`` does."""
+_ABSENT = re.compile(
+    r"no autograd formula was registered|derivative for .* is not implemented|implement either the backward",
+    re.IGNORECASE,
+)
+"""torch's words for an operation that has no backward."""
+_KEEPS_NO_GRAPH = "compiled with non-empty donated buffers"
+"""torch.compile's words where a backward writes over what its forward kept, and so can be called only once."""
+
+
+def raised_in_backward(subject: Subject, error: Exception, words: str = "") -> Outcome:
+    """Returns the outcome where the backward of an output that carries a gradient raised ``error``: a finding.
+
+    A backward that says that there is none, by NotImplementedError or in torch's own words, is left out unless gradients are promised;
+    so is one that torch.compile made, where it is to keep its graph.
+    Raises UninterpretableError and torch.OutOfMemoryError as ``launch`` does.
+    """
     refuse_lack(error, subject.device)
-    return f"the backward raises {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    limit = limit_behind(error)
+    if limit is not None:
+        raise limit from None
+    fatal = not is_usable(subject.device)
+    said = f"the backward raises {describe(error)}{words}"
+    if _KEEPS_NO_GRAPH in str(error):
+        return Outcome(skipped="gradients: torch.compile's backward can be called only once for a forward", fatal=fatal)
+    if isinstance(error, NotImplementedError) or _ABSENT.search(str(error)):
+        return _not_asked(subject, FindingKind.RAISED, said, fatal)
+    advice = "expected a gradient, which the output carries; backward=False or --no-backward says that none is promised"
+    return Outcome(violations=(Violation(FindingKind.RAISED, f"gradients: {said}; {advice}"),), fatal=fatal)
+
+
+def lost(subject: Subject, whose: str, *, is_in_graph: bool) -> Outcome:
+    """Returns the outcome where no gradient reaches a tensor: a finding where the answer's graph holds it, since it is lost without a word."""
+    if not is_in_graph:
+        return _not_asked(subject, FindingKind.WRONG_GRADIENT, f"none reaches {whose}, which is detached", fatal=False)
+    message = f"the output carries a gradient, and the backward gives {whose} none; expected one"
+    return Outcome(violations=(Violation(FindingKind.WRONG_GRADIENT, message),))

@@ -1,20 +1,42 @@
-"""Guard bands: tensors inside larger storages, whose margins show whether anything was written to them."""
+"""Guard bands: tensors inside larger storages, whose margins show whether anything was written to them, and calls between them."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 
 from oracles.formats import Bits, Format
-from softcheck.calling.call import TORCH_DTYPES, Placed, is_out_of_memory, to_tensor
-from softcheck.calling.operands import once
+from softcheck.calling.call import (
+    TORCH_DTYPES,
+    Called,
+    CallOutcome,
+    Placed,
+    Returned,
+    call_on_device,
+    is_out_of_memory,
+    to_bits,
+    to_tensor,
+)
+from softcheck.calling.operands import once, placing
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.allocation import as_it_is, bytes_of, handing_out
+from softcheck.probes.base import Subject
+from softcheck.probes.poison import nan_filled
 
 MARGIN = 1 << 16
 """Least bytes on either side: several tiles of any kernel, and a multiple of every alignment that kernels ask for."""
 CANARIES = (0xC5, 0x7F)
 """Bytes of margins. As a number of any type the first is far below 0, and the second is large or NaN: no
 probability."""
+ORDINARY = -0.5
+"""The number around rows where none is asked for."""
+
+_ROUNDED_TO = 512
+_LARGEST = 1 << 19
+"""Largest size in bytes of a block. Three such blocks and more fit the 2 MiB segments that small blocks are cut
+from."""
+_TRIES = 12
 
 
 def margin_bytes(columns: int, itemsize: int) -> int:
@@ -121,4 +143,85 @@ class Bands:
             f"wrote outside {whose}, of shape {shape}, {changed.numel()} bytes from {where} "
             f"to element {last - begin}: bytes {value} at the first; expected the canary {self._byte(inside):#x} to be left alone",
             count=len({int(i) // item for i in changed[:4096].tolist()}),
+        )
+
+
+class InBands(NamedTuple):
+    """A call, and the margins around the tensors that torch handed out and around the operands, the matrix apart."""
+
+    returned: Returned
+    handed_out: Bands
+    lent: Bands
+
+
+def call_in_bands(
+    subject: Subject,
+    bits: Bits,
+    *,
+    around: float = ORDINARY,
+    gap: int = 0,
+    canary: int = CANARIES[0],
+    of_operands: int | None = None,
+) -> InBands:
+    """Calls a variant on rows with the number ``around`` them and ``gap`` elements between them.
+
+    Allocations always lie between margins, here of ``canary`` bytes, so that a store beyond one damages nothing in this process.
+    Operands do where ``of_operands`` is a byte.
+    """
+    fmt, columns = subject.setting.fmt, bits.shape[1]
+    placed = place_in_bands(bits, fmt, around, subject.device, columns + gap)
+    margin = margin_bytes(columns, fmt.itemsize)
+    handed_out, lent = Bands(canary, margin), Bands(of_operands or 0, margin)
+    with nan_filled(), handing_out(handed_out), nullcontext() if of_operands is None else placing(lent.operand):
+        return InBands(call_on_device(subject.variant.function, placed, subject.variant.operation), handed_out, lent)
+
+
+def on_host(returned: Returned, fmt: Format) -> Called:
+    """Returns what a call returned, with the bits of its output."""
+    output = None if returned.output is None else to_bits(returned.output, fmt)
+    return CallOutcome(output, returned.violations, returned.fatal, returned.of_cpu_library)
+
+
+class Hole:
+    """A free block between two blocks of the same size that hold one byte everywhere, for memory that C++ asks torch's CUDA allocator for.
+
+    The allocator cuts small blocks off one segment, side by side, and hands out the free block that fits best: a block of
+    exactly the size. Source: the description of torch.cuda's caching allocator in PyTorch's notes on CUDA semantics. The
+    address of a tensor shows whether it lies in the hole, so nothing is claimed if the allocator chose another block.
+    """
+
+    def __init__(self, size: int, canary: int, device: torch.device) -> None:
+        """Looks for three blocks of ``size`` bytes side by side and frees the middle one; there may be none."""
+        self._canary = canary
+        self._address: int | None = None
+        self._size = size
+        rounded = -(-size // _ROUNDED_TO) * _ROUNDED_TO
+        if device.type != "cuda" or not 0 < rounded <= _LARGEST:
+            return
+        # The other blocks are kept: if they were freed, they would fit as well as the hole.
+        self._blocks = {
+            block.data_ptr(): block
+            for block in [torch.full((rounded,), canary, dtype=torch.uint8, device=device) for _ in range(_TRIES)]
+        }
+        for address in sorted(self._blocks):
+            if address - rounded in self._blocks and address + rounded in self._blocks:
+                self._address = address
+                self._beside = (self._blocks[address - rounded], self._blocks[address + rounded])
+                del self._blocks[address]
+                return
+
+    def holds(self, output: torch.Tensor) -> bool:
+        """True if a tensor lies in the hole."""
+        return self._address is not None and output.data_ptr() == self._address
+
+    def overrun(self) -> Violation | None:
+        """Returns a violation if a byte beside the hole changed."""
+        changed = 0 if self._address is None else sum(int((block != self._canary).sum()) for block in self._beside)
+        if not changed:
+            return None
+        return Violation(
+            FindingKind.OUT_OF_BOUNDS_WRITE,
+            f"wrote outside the output's {self._size} bytes: {changed} bytes of the memory beside it changed; "
+            f"expected the canary {self._canary:#x} to be left alone",
+            count=changed,
         )

@@ -11,11 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import torch
 
 from oracles.formats import FORMATS, Format
+from softcheck.contract import FindingKind
 from softcheck.operations.operation import Operation
 from softcheck.probes.outcome import Conclusion, Outcome, RandomRows, Shown
+from softcheck.probes.registry import Effort
 from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.registry import LoadedVariant
 
@@ -36,8 +39,10 @@ class Setting:
     declaration: Declaration
     dtype: str
     backend: Backend
-    quick: bool = False
-    """True to make only the few trials that show most."""
+    effort: Effort = "normal"
+    """How much is tried."""
+    axis: str | None = None
+    """The way to call in place of a plan of ways, as ``softcheck.probes.space`` writes it; None for a plan."""
     seed: int = 0
     """Seed of all random inputs. When a trial is made it is the trial's own seed, so that no two trials share a row."""
     widest: int | None = None
@@ -46,6 +51,11 @@ class Setting:
     """Part of its limit of time that a probe takes, at least 1 on a GPU."""
     slowness: float = 1.0
     """Times that Python takes longer here than where the limits of time were chosen. It is 1 on a GPU."""
+
+    @property
+    def quick(self) -> bool:
+        """True to make only the few trials that show most."""
+        return self.effort == "quick"
 
     @property
     def fmt(self) -> Format:
@@ -92,6 +102,11 @@ class Setting:
     def has_heads(self) -> bool:
         """True if a row is a head of attention."""
         return "head_dim" in self.operation.parameters
+
+    @property
+    def has_products(self) -> bool:
+        """True if a function multiplies matrices: in attention, or with a head behind hidden states."""
+        return self.has_heads or bool(self.operation.parameters.get("head", 0.0))
 
     @property
     def most_heads(self) -> int:
@@ -148,15 +163,8 @@ class Probe(ABC):
         """Makes one trial. An exception of the variant is part of the outcome, and is not raised here."""
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """Folds the outcomes. By default every violation is a finding; probes with many trials merge violations."""
-        return self.concluded(
-            done,
-            [
-                Shown(trial.label, violation, outcome.witnesses.get(violation.kind))
-                for trial, outcome in done
-                for violation in outcome.violations
-            ],
-        )
+        """Folds the outcomes: one finding for each kind and group of trials, whose labels agree before the last slash."""
+        return self.concluded(done, folded(done))
 
     @staticmethod
     def concluded(done: Sequence[tuple[Trial, Outcome]], findings: Sequence[Shown]) -> Conclusion:
@@ -170,7 +178,9 @@ class Probe(ABC):
             findings=tuple(findings),
             trials=made,
             skipped=skipped_of(done),
+            notes=tuple(dict.fromkeys(outcome.note for _, outcome in done if outcome.note is not None)),
             properties=properties,
+            varied=tuple(dict.fromkeys(name for _, outcome in done for name in outcome.varied)),
             sampled=RandomRows.total(outcome.sampled for _, outcome in done),
         )
 
@@ -178,3 +188,28 @@ class Probe(ABC):
 def skipped_of(done: Sequence[tuple[Trial, Outcome]]) -> tuple[str, ...]:
     """Reasons of the trials that were not made, each once, in order."""
     return tuple(dict.fromkeys(outcome.skipped for _, outcome in done if outcome.skipped is not None))
+
+
+_NAMED = 6
+"""Trials that a finding names beside its own."""
+
+
+def folded(done: Sequence[tuple[Trial, Outcome]]) -> list[Shown]:
+    """Returns one finding for each kind and group of trials: the first, with the largest share and the names of the others."""
+    groups: dict[tuple[FindingKind, str], list[Shown]] = {}
+    for trial, outcome in done:
+        for violation in outcome.violations:
+            shown = Shown(trial.label, violation, outcome.witnesses.get(violation.kind))
+            groups.setdefault((violation.kind, trial.label.rpartition("/")[0]), []).append(shown)
+    return [one_of(alike) for alike in groups.values()]
+
+
+def one_of(alike: Sequence[Shown]) -> Shown:
+    """Returns the first of findings of one kind, with the largest share and the names of the others."""
+    first = alike[0]
+    others = [name for name in dict.fromkeys(each.label for each in alike) if name != first.label]
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    also = f"; also in {', '.join(others[:_NAMED])}{more}" if others else ""
+    share = max((each.violation.share for each in alike if each.violation.share is not None), default=None)
+    violation = msgspec.structs.replace(first.violation, message=first.violation.message + also, share=share)
+    return msgspec.structs.replace(first, violation=violation)

@@ -11,8 +11,8 @@ import numpy as np
 from oracles.formats import decode, encode
 from softcheck.operations.reduction import in_rows
 from softcheck.probes import shape_plan
-from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import GroupedProbe, ordinary_rows, prefixed
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.helpers import ordinary_rows, prefixed
 from softcheck.probes.judged import judged
 from softcheck.probes.outcome import Outcome
 from softcheck.variants.source import source_of
@@ -26,7 +26,7 @@ _SPREAD = 3.0
 """Growth of some logits from the first row to the last: a row that counts for too much or too little shows."""
 
 
-class Batches(GroupedProbe):
+class Batches(Probe):
     """Calls a loss that has one answer for a matrix on matrices of many row counts."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
@@ -43,7 +43,9 @@ class Batches(GroupedProbe):
         for rows in trial.parameters or _of_source(subject):
             if setting.now() > end:
                 return Outcome(
-                    tried=tuple(tried), skipped=f"some row counts were left out: they take over {seconds:g} s"
+                    tried=tuple(tried),
+                    skipped=f"some row counts were left out: they take over {seconds:g} s",
+                    is_cut=True,
                 )
             logits = decode(ordinary_rows(1, rows * _COLUMNS, setting.fmt, setting.seed), setting.fmt)
             logits[0, 1::2] += np.linspace(0.0, _SPREAD, logits[0, 1::2].size)

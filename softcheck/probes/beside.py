@@ -9,9 +9,10 @@ import msgspec
 
 from softcheck.contract import FindingKind
 from softcheck.errors import UninterpretableError
+from softcheck.facts import Where
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.shape_plan import Shape
-from softcheck.probes.shape_predicate import LISTED, describe_shapes
+from softcheck.probes.shape_predicate import shapes_where
 
 _SECONDS = 0.5
 
@@ -58,16 +59,20 @@ def with_shapes(outcome: Outcome, found: Mapping[Shape, Kinds]) -> Outcome:
     )
 
 
-def over_both(outcomes: Iterable[Outcome], kind: FindingKind, *, axis: int) -> str | None:
-    """Words for the shapes that break a promise of this kind, as a predicate over rows and columns together.
+def over_both(outcomes: Iterable[Outcome], kind: FindingKind, *, axis: int) -> Where | None:
+    """The shapes that break a promise of this kind, as a predicate over rows and columns together.
 
-    None where the size on this axis, 0 for rows and 1 for columns, alone decides; "" where no plain predicate holds for
-    exactly these of the judged shapes.
+    None where the size on this axis, 0 for rows and 1 for columns, alone decides. The predicate lists shapes or is negated
+    where no plain one holds for exactly these of the judged shapes.
     """
     outcomes = list(outcomes)
     tried = {Shape(*shape) for outcome in outcomes for shape in outcome.shapes}
     failing = {Shape(*shape) for outcome in outcomes for shape in outcome.failing_shapes.get(kind, ())}
     if {shape[axis] for shape in failing}.isdisjoint(shape[axis] for shape in tried - failing):
         return None
-    words = describe_shapes(tried, failing)
-    return "" if words.startswith((LISTED, "not ")) else words
+    return shapes_where(tried, failing)
+
+
+def is_plain(where: Where) -> bool:
+    """True for a predicate that says more than a list of shapes, or than the shapes that were right."""
+    return not where.shapes and not where.negated

@@ -5,8 +5,9 @@ between are for the probe of histories.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
 
-from oracles.formats import Bits
 from softcheck.calling.call import Called, call, place
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind
@@ -17,22 +18,24 @@ from softcheck.probes.outcome import Outcome
 from softcheck.probes.tuning import untuned
 
 _KIND = FindingKind.NONDETERMINISTIC
-_ROWS = 2
 _WIDE = 32768
-
-Trying = Callable[[Subject, int], Outcome]
+_ROWS_AND_CALLS = {"repeats": (2, 4), "many-rows": (6, 2)}
+_ON_GPU = {"repeats": (2, 40), "many-rows": (16384, 4), "wide-rows": (32, 10)}
+"""Rows and equal calls. A race shows when many programs run at once; those that share a wide row may add their sums in any order."""
 
 
 class _Determinism(Probe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
-        tried: dict[str, Trying] = dict(_TRIALS)
+        tried: dict[str, Callable[[Subject, int], Outcome]] = {
+            label: partial(_repeated, label, *each)
+            for label, each in (_ON_GPU if setting.on_gpu else _ROWS_AND_CALLS).items()
+        }
         if setting.on_gpu and not setting.quick:
             tried |= on_streams.TRIALS
         # No earlier call has these shapes, so that a cache by shape can't hold an answer yet.
         widths = {label: 70 + setting.fmt.precision + 3 * number for number, label in enumerate(tried)}
-        if setting.on_gpu:
-            limit = setting.declaration.column_limit(setting.dtype)
-            tried["wide-rows"], widths["wide-rows"] = _wide_rows, min(limit or _WIDE, _WIDE) - setting.fmt.precision
+        widest = min(setting.declaration.column_limit(setting.dtype) or _WIDE, _WIDE)
+        widths |= {"wide-rows": widest - setting.fmt.precision} if setting.on_gpu else {}
         return [
             Trial(label, (act, widths[label]))
             for label, act in tried.items()
@@ -45,73 +48,32 @@ class _Determinism(Probe):
         return outcome
 
 
-def _repeats(subject: Subject, columns: int) -> Outcome:
-    """Repeats a call, beginning with the first call after tuning is forgotten."""
-    bits = ordinary_rows(_ROWS, columns, subject.setting.fmt, subject.setting.seed)
-    with untuned():
-        first = call_on(subject, bits)
-    calls = 40 if subject.setting.on_gpu else 4
-    return _same_again(subject, bits, first, calls) or _same_again(subject, bits, None, calls) or Outcome()
-
-
-def _many_rows(subject: Subject, columns: int) -> Outcome:
-    """Repeats a call on many rows: a race shows when many programs run at once."""
-    rows = subject.setting.fewer(16384, columns) if subject.setting.on_gpu else 6
-    bits = ordinary_rows(rows, columns, subject.setting.fmt, subject.setting.seed)
-    calls = 4 if subject.setting.on_gpu else 2
-    return (
-        _same_again(subject, bits, call_on(subject, bits), calls)
-        or _same_again(subject, bits, None, calls)
-        or Outcome()
-    )
-
-
-def _wide_rows(subject: Subject, columns: int) -> Outcome:
-    """Repeats a call on wide rows. Many threads or programs share a row, and may add their sums in any order.
-
-    GPU only.
-    """
-    bits = ordinary_rows(32, columns, subject.setting.fmt, subject.setting.seed)
-    return _same_again(subject, bits, call_on(subject, bits), 10) or _same_again(subject, bits, None, 10) or Outcome()
-
-
-_TRIALS: dict[str, Trying] = {
-    "repeats": _repeats,
-    "many-rows": _many_rows,
-}
-
 PROBE = _Determinism()
 
 
-def _same_again(subject: Subject, bits: Bits, first: Called | None, calls: int) -> Outcome | None:
-    """Repeats a call. Returns an outcome if an answer differs or is missing, None if all is well.
+def _repeated(label: str, most: int, calls: int, subject: Subject, columns: int) -> Outcome:
+    """Repeats a call, beginning with the first call after tuning is forgotten.
 
-    Poisoning makes torch choose deterministic forms of its operations. Calls are therefore repeated without poison too:
-    if ``first`` is None, all calls are made as a user makes them.
+    Poisoning makes torch choose deterministic forms of its operations. Calls are therefore repeated without poison too, as a user makes
+    them.
     """
-    made = _bare(subject, bits) if first is None else first
-    again = _bare if first is None else call_on
-    for number in range(2, calls + 1):
-        found = _unlike(
-            subject, bits, made, again(subject, bits), f"call {number} on the same input differs from the first"
-        )
-        if found is not None:
-            return found
-    return None
+    setting = subject.setting
+    rows = setting.fewer(most, columns) if label == "many-rows" and setting.on_gpu else most
+    bits = ordinary_rows(rows, columns, setting.fmt, setting.seed)
 
+    def bare() -> Called:
+        placed = place(bits, setting.fmt, PACKED, subject.device)
+        return call(subject.variant.function, placed, setting.operation)
 
-def _bare(subject: Subject, bits: Bits) -> Called:
-    return call(
-        subject.variant.function, place(bits, subject.setting.fmt, PACKED, subject.device), subject.setting.operation
-    )
-
-
-def _unlike(subject: Subject, bits: Bits, first: Called, again: Called, words: str) -> Outcome | None:
-    """Returns an outcome if two calls on the same input give other bits, or no output; None if all is well."""
-    for made in (first, again):
-        if made.output is None:
-            return stopped(made)
-    assert first.output is not None
-    assert again.output is not None
-    found = differing(_KIND, first.output, again.output, subject.setting.fmt, words, bits)
-    return None if found is None else Outcome(violations=(found,))
+    for again in (partial(call_on, subject, bits), bare):
+        with untuned() if label == "repeats" and again is not bare else nullcontext():
+            first = again()
+        for number in range(2, calls + 1):
+            found = first if first.output is None else again()
+            if first.output is None or found.output is None:
+                return stopped(found)
+            message = f"call {number} on the same input differs from the first"
+            change = differing(_KIND, first.output, found.output, setting.fmt, message, bits)
+            if change is not None:
+                return Outcome(violations=(change,))
+    return Outcome()

@@ -15,6 +15,7 @@ from softcheck.contract import VALUE_KINDS, FindingKind, Violation
 from softcheck.errors import UninterpretableError
 from softcheck.judge.measurement import Measurement
 from softcheck.operations.operation import Operation
+from softcheck.probes.helpers import named_operands
 from softcheck.probes.poison import filled, nan_filled
 
 _SENTINEL = 0.34375
@@ -118,10 +119,7 @@ def _layout_ignored(attempt: Attempt, violations: tuple[Violation, ...]) -> tupl
     if not caused or not differ_grossly(strided, other):
         return violations
     strides = attempt.layout.strides(columns)
-    found = msgspec.structs.replace(
-        caused[0],
-        kind=FindingKind.WRONG_LAYOUT,
-        message=f"right on a contiguous copy, wrong with strides {strides} and offset {attempt.layout.offset}: "
-        f"{caused[0].message}",
-    )
-    return (found, *(v for v in violations if v not in caused))
+    names = named_operands(attempt.function, attempt.operation)
+    words = f"right on contiguous copies, wrong with strides {strides} and offset {attempt.layout.offset} of {names}"
+    found = msgspec.structs.replace(caused[0], kind=FindingKind.WRONG_LAYOUT)
+    return (found.told(words, layout="strided", operand=names), *(v for v in violations if v not in caused))

@@ -7,14 +7,12 @@ unmasked writes beside the tensor.
 
 from collections.abc import Sequence
 
-import msgspec
 import torch
 
 from softcheck.calling.call import TORCH_DTYPES, Placed, call
-from softcheck.contract import FindingKind
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import stopped
-from softcheck.probes.outcome import Conclusion, Outcome, Shown
+from softcheck.probes.helpers import prefixed
+from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
 _ROWS, _COLUMNS = 6, 8
@@ -51,15 +49,8 @@ class Empties(Probe):
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Calls the variant on an empty matrix. Checks exceptions, shape, dtype, and the memory around the matrix."""
         with nan_filled():
-            return stopped(call(subject.variant.function, _placed(subject, trial.label), subject.setting.operation))
-
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """Returns one finding per kind, on the first matrix that shows it, with the names of the other matrices."""
-        shown: dict[FindingKind, list[Shown]] = {}
-        for trial, outcome in done:
-            for violation in outcome.violations:
-                shown.setdefault(violation.kind, []).append(Shown(trial.label, violation))
-        return self.concluded(done, [_first(alike) for alike in shown.values()])
+            called = call(subject.variant.function, _placed(subject, trial.label), subject.setting.operation)
+        return Outcome(violations=prefixed(called.violations, trial.label), fatal=called.fatal)
 
 
 def _placed(subject: Subject, label: str) -> Placed:
@@ -72,13 +63,6 @@ def _placed(subject: Subject, label: str) -> Placed:
     (rows_taken, columns_taken), transposed = _SLICES[label]
     view = storage.view(_ROWS, _COLUMNS)[rows_taken, columns_taken]
     return Placed(view.t() if transposed else view, storage, fmt)
-
-
-def _first(alike: list[Shown]) -> Shown:
-    first, *others = alike
-    where = ", ".join(other.label for other in others)
-    message = f"{first.label}: {first.violation.message}" + (f"; the same on {where}" if others else "")
-    return Shown(first.label, msgspec.structs.replace(first.violation, message=message))
 
 
 PROBE = Empties()

@@ -12,11 +12,10 @@ from triton.runtime.jit import JITFunction
 
 from oracles.formats import Bits, encode
 from softcheck.contract import Violation
-from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import ordinary_rows, prefixed, same_bits
 from softcheck.probes.judged import Judged, judged
 from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
-from softcheck.probes.relations import RelationProbe
 
 PROPERTY = "fusion_invariant"
 
@@ -30,7 +29,7 @@ _UNAVAILABLE = f"{NOTHING_TO_TRY}is judged on a GPU alone, since the interpreter
 _NO_KERNEL = f"{NOTHING_TO_TRY}launches no Triton kernel of its own, so that there is no fusion to choose"
 
 
-class _Fusion(RelationProbe):
+class _Fusion(Probe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         return [Trial("ordinary", 0.0), Trial("large", _LARGE[setting.dtype])] if setting.takes(_COLUMNS) else []
 

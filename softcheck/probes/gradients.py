@@ -2,9 +2,9 @@
 
 Several forward calls come first, and their backward calls then follow in reverse order, as in a model: what a backward
 needs must be its own, and it changes no tensor of the caller's. A backward may be called twice, may be differentiated
-again, and may come after the input was overwritten, if it does not refuse that. That an output carries a gradient, and
-that its backward can be called, is asked only of a variant that declares ``backward=True``; one that declares False is
-not tried.
+again, and may come after the input was overwritten, if it does not refuse that. That an output carries a gradient is asked only
+of a variant that declares ``backward=True``; that the backward of one that carries it can be called, of each that does not declare
+False, which is not tried.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,16 +15,16 @@ import torch
 from oracles.formats import Bits
 from softcheck.calling.call import call_on_device, place, to_bits
 from softcheck.cases.case import PACKED, Layout
+from softcheck.cases.matrix_layouts import strided_layouts
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes import operand_gradients
 from softcheck.probes.answers_together import of_answers_together
 from softcheck.probes.backward import Forward, GradientRequest, backward, forward, is_torchs_own
-from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.bias_gradients import of_bias
 from softcheck.probes.forward_mode import of_forward_mode
-from softcheck.probes.helpers import GroupedProbe, ordinary_rows
+from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.judged_gradients import changed, judged, judged_together, rewritten
-from softcheck.probes.layouts import strided_layouts
 from softcheck.probes.one_tensor import of_one_tensor
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
@@ -93,7 +93,7 @@ _SECONDS = 1.0
 """Time for the forward of a tall matrix, foretold by that of few rows."""
 
 
-class _Gradients(GroupedProbe):
+class _Gradients(Probe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         if setting.declaration.backward is False:
             return []
@@ -187,7 +187,7 @@ def _of_one(
         gradient = backward(subject, one, grad, keeps=asked.twice, threaded=asked.threaded)
         if isinstance(gradient, Outcome):
             # A graph that watches for changes of its tensors refuses those that were overwritten.
-            may_refuse = asked.overwritten or asked.answer_overwritten or turn
+            may_refuse = asked.overwritten or asked.answer_overwritten or asked.packed or turn
             return Outcome(fatal=gradient.fatal) if may_refuse else gradient
         kept.append((one.words, to_bits(gradient, subject.setting.fmt), gradient))
         wrong = judged(subject, one, gradient, before, words + (", called once more" if turn else ""))
@@ -297,7 +297,7 @@ def _tall(subject: Subject, columns: int) -> Outcome:
     for rows in _TALL:
         if rows * min(seconds) / _FEW < allowed:
             return _in_turn(subject, GradientRequest(rows=rows, columns=columns), {"varying": _GRADS["varying"]})
-    return Outcome(skipped=f"gradients of {_TALL[-1]} rows were left out: they take over {allowed:g} s")
+    return Outcome(skipped=f"gradients of {_TALL[-1]} rows were left out: they take over {allowed:g} s", is_cut=True)
 
 
 _NAMED: dict[str, Callable[[Subject], Outcome]] = {

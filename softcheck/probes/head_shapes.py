@@ -8,22 +8,20 @@ many queries as keys.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 import numpy as np
 
-from oracles.formats import Bits, decode, encode
-from softcheck.cases.telling import telling_batch
-from softcheck.contract import WRONG_KINDS, FindingKind
+from oracles.formats import encode
 from softcheck.operations.registry import operation
-from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import GroupedProbe, ordinary_rows, prefixed
-from softcheck.probes.judged import Judged, judged
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.helpers import ordinary_rows
+from softcheck.probes.judged import UNPROMISED, Judged, beyond, judged
 from softcheck.probes.outcome import Outcome
+from softcheck.probes.space.contents import finite_adversarial, spread
 
 _ROWS, _COLUMNS = 6, 70
-_FACTORS = (1.0, 4.0, 6.0)
-"""Factors of the logits of one head after the other: what is rounded in 16 bits shows in some of them."""
 _QUERIES = (1, 7, 100)
 _KEYS_OF_A_CHUNK, _BEFORE_IT = 99, (3, 1, 6, 13, 21)
 """Keys of heads, and of these the keys before the first query: a chunk of a prompt behind a cache, whose length fills no tile."""
@@ -34,10 +32,8 @@ _LONG_OF_ONE, _LONG_OF_ONE_ON_GPU = (1100, 4100), (1030, 1100, 2050, 4100, 8200,
 """Keys of heads with a single query."""
 _NUMBERS = 2**16
 """Keys of all heads of a call together."""
-_TILE = 128
 _SLOW = 3.0
 """Seconds of a call after which no longer heads are tried."""
-_ALWAYS = frozenset({FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.INPUT_MODIFIED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +44,7 @@ class _Heads:
     keys: int = _COLUMNS
 
 
-class HeadShapes(GroupedProbe):
+class HeadShapes(Probe):
     """Calls attention with other shapes of its operands."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
@@ -84,26 +80,26 @@ class HeadShapes(GroupedProbe):
 
         Of short heads every ninth key is hidden where a mask hides.
         """
+        varied: tuple[str, ...] = ()
         for heads in trial.parameters:
             begun = subject.setting.now()
             outcome = self._judged(subject, heads)
+            varied += outcome.varied
             # Longer ones take longer, and may be compiled for longer.
             if outcome.violations or outcome.fatal or subject.setting.now() - begun > _SLOW:
                 return outcome
-        return Outcome()
+        return Outcome(varied=varied)
 
     def _judged(self, subject: Subject, heads: _Heads) -> Outcome:
         found = _called(of_other_heads(subject, heads.parameters), heads.keys)
-        if found.output is None and not found.fatal:
-            return Outcome()
-        caused = [v for v in found.violations if v.kind in WRONG_KINDS | _ALWAYS or found.fatal]
-        if caused and not found.fatal and _called(subject, _COLUMNS).violations:
-            # What is wrong in the declared shape too is found elsewhere.
-            return Outcome()
         words = "".join(f"{name}={number} and " for name, number in heads.parameters.items())
         is_square = "queries" in heads.parameters
         step = "; square=1 declares that there are always as many queries as keys" if is_square else ""
-        return Outcome(violations=prefixed(caused, f"with {words}{heads.keys} keys{step}"), fatal=found.fatal)
+        # What is wrong in the declared shape too is found elsewhere.
+        plain = partial(_called, subject, _COLUMNS)
+        outcome = beyond(found, plain, f"with {words}{heads.keys} keys{step}", UNPROMISED)
+        varied = () if found.output is None else tuple(heads.parameters)
+        return Outcome(violations=outcome.violations, fatal=outcome.fatal, varied=varied)
 
 
 PROBE = HeadShapes()
@@ -125,16 +121,10 @@ def _called(subject: Subject, keys: int) -> Judged:
     known = setting.operation.parameters
     if keys > _COLUMNS:
         rows = max(1, min(_ROWS, _NUMBERS // (keys * int(known["queries"] or keys))))
-        return judged(subject, _telling(setting, rows, keys))
-    logits = decode(ordinary_rows(_ROWS, keys, setting.fmt, setting.seed), setting.fmt)
-    bits = encode(logits * np.resize(_FACTORS, (_ROWS, 1)), setting.fmt)
+        values = finite_adversarial(rows, keys, setting.fmt, setting.seed)
+        bits = encode(values, setting.fmt)
+        return judged(subject, bits if len(bits) == rows else ordinary_rows(rows, keys, setting.fmt, setting.seed))
+    values = spread(_ROWS, keys, setting.fmt, setting.seed)
     if known["masked"]:
-        bits[:, ::9] = encode(np.array([-np.inf]), setting.fmt)[0]
-    return judged(subject, bits)
-
-
-def _telling(setting: Setting, rows: int, keys: int) -> Bits:
-    """Rows that show dropped tiles and rescalings, and no special value."""
-    drawn = telling_batch(keys, _TILE, setting.fmt, np.random.default_rng(setting.seed), most=4 * rows)
-    finite = drawn[np.isfinite(decode(drawn, setting.fmt)).all(axis=1)][:rows]
-    return finite if len(finite) == rows else ordinary_rows(rows, keys, setting.fmt, setting.seed)
+        values[:, ::9] = -np.inf
+    return judged(subject, encode(values, setting.fmt))

@@ -1,12 +1,10 @@
-"""Helpers for most probes: ordinary rows, calls that never raise, comparison bit for bit, and merging of findings."""
+"""Helpers for most probes: ordinary rows, calls that never raise, and calls compared bit for bit."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 import numpy as np
 import torch
 
@@ -17,11 +15,14 @@ from softcheck.cases.recipe import available_bytes
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import judge_call
 from softcheck.operations.operation import Operation
-from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.outcome import Conclusion, Outcome, Shown
+from softcheck.probes.base import Setting, Subject
+from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
+from softcheck.probes.space import contents
+from softcheck.variants.adapt import operands_of
 
-T = TypeVar("T")
+Kept = np.ndarray | None
+"""Elements of an answer that count: those of an array of bool, of a shape that fits; None for all."""
 
 _INTERPRETED_SHAPES = ((3, 129), (2, 600))
 _INTERPRETED_HEADS = ((3, 129), (1, 260))
@@ -47,14 +48,10 @@ def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Paramete
         return {}
 
 
+ordinary_rows = contents.ordinary_rows
+
 FAR = 800.0
 """Distance between logits at which exponentials vanish in every format."""
-
-
-def ordinary_rows(rows: int, columns: int, fmt: Format, seed: int = 0) -> Bits:
-    """Bits of normally distributed logits of standard deviation 2, shape [rows, columns]; no two rows are equal."""
-    generator = np.random.default_rng([seed, rows, columns])
-    return encode(2.0 * generator.standard_normal((rows, columns)), fmt)
 
 
 def moved(bits: Bits, by: float, fmt: Format) -> Bits:
@@ -70,6 +67,12 @@ def call_on(subject: Subject, bits: Bits, layout: Layout = PACKED) -> Called:
             place(bits, subject.setting.fmt, layout, subject.device),
             subject.setting.operation,
         )
+
+
+def named_operands(function: object, operation: Operation) -> str:
+    """The tensors of a call that are laid out as the matrix is, by their names: ``x and mask``, ``q, k and v``."""
+    *others, last = [*(operand.name for operand in operation.operands), *sorted(operands_of(function))]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def takes_gradients(operation: Operation) -> bool:
@@ -143,8 +146,8 @@ def same_bits(first: Bits, second: Bits, fmt: Format) -> np.ndarray:
     return same if same.all() else same | (_is_nan(first, fmt) & _is_nan(second, fmt))
 
 
-def repeats(seen: Bits | None, again: Callable[[], Bits | None], fmt: Format, rows: slice = slice(None)) -> bool:
-    """True if calls that are equal to one give its bits again, each time, in the given rows.
+def repeats(seen: Bits | None, again: Callable[[], Bits | None], fmt: Format, kept: Kept = None) -> bool:
+    """True if calls that are equal to one give its bits again, each time, where an element is ``kept``.
 
     A kernel that varies by itself is not accused of what changes its answer. One that adds atomically may have two answers, and
     gives the one that was seen every second time.
@@ -152,32 +155,60 @@ def repeats(seen: Bits | None, again: Callable[[], Bits | None], fmt: Format, ro
     if seen is None:
         return False
     outputs = (again() for _ in range(_REPEATS))
-    return all(output is not None and bool(same_bits(seen, output, fmt)[rows].all()) for output in outputs)
+    return all(
+        output is not None and bool(same_bits(seen, output, fmt).all(where=True if kept is None else kept))
+        for output in outputs
+    )
 
 
-def both_repeat(
-    seen: Sequence[tuple[T, Bits]], again: Callable[[T], Bits | None], fmt: Format, rows: slice = slice(None)
-) -> bool:
-    """True if calls that differ in one thing, each with the bits that it gave, all repeat theirs; ``again`` makes such a call."""
-    return all(repeats(bits, partial(again, each), fmt, rows) for each, bits in seen)
+class Repeated:
+    """A call that can be made again; ``made`` is its outcome where it was made already."""
+
+    def __init__(self, make: Callable[[], Called], made: Called | None = None) -> None:
+        self.make, self._made = make, made
+
+    @property
+    def first(self) -> Called:
+        """The call, made once."""
+        if self._made is None:
+            self._made = self.make()
+        return self._made
+
+    def repeats(self, fmt: Format, kept: Kept = None) -> bool:
+        """True if it gives the same bits each time it is made again."""
+        return repeats(self.first.output, lambda: self.make().output, fmt, kept)
 
 
-def prefixed(violations: Sequence[Violation], words: str) -> tuple[Violation, ...]:
-    """Puts the circumstances in front of the violations' messages."""
-    return tuple(msgspec.structs.replace(v, message=f"{words}: {v.message}") for v in violations)
+def unlike(
+    one: Repeated,
+    other: Repeated,
+    kind: FindingKind,
+    message: str,
+    fmt: Format,
+    *,
+    kept: Kept = None,
+    inputs: Bits | None = None,
+) -> Outcome | None:
+    """Compares two calls that differ in what should not matter to the elements that are ``kept``.
+
+    Returns None if these have the same bits, or if one of the calls varies by itself, and else what ends the trial: a violation,
+    or that a call gave no answer.
+    """
+    for called in (one.first, other.first):
+        if called.output is None:
+            return stopped(called)
+    assert one.first.output is not None
+    assert other.first.output is not None
+    expected = one.first.output if kept is None else np.where(kept, one.first.output, other.first.output)
+    found = differing(kind, expected, other.first.output, fmt, message, inputs)
+    if found is None or not (one.repeats(fmt, kept) and other.repeats(fmt, kept)):
+        return None
+    return Outcome(violations=(found,))
 
 
-class GroupedProbe(Probe):
-    """A probe whose trials are in groups: the part of their labels before the last slash."""
-
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """Returns one finding for each kind and group: the first, with the names of the other trials."""
-        groups: dict[tuple[FindingKind, str], list[tuple[str, Violation]]] = {}
-        for trial, outcome in done:
-            for violation in outcome.violations:
-                key = (violation.kind, trial.label.rpartition("/")[0])
-                groups.setdefault(key, []).append((trial.label, violation))
-        return self.concluded(done, [_first(found) for found in groups.values()])
+def prefixed(violations: Sequence[Violation], words: str, **way: str) -> tuple[Violation, ...]:
+    """Puts the circumstances in front of the violations' messages, and those that have an axis among their facts."""
+    return tuple(violation.told(words, **way) for violation in violations)
 
 
 def free_bytes(device: torch.device) -> int:
@@ -185,15 +216,6 @@ def free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return available_bytes() or 0
-
-
-def _first(found: Sequence[tuple[str, Violation]]) -> Shown:
-    label, violation = found[0]
-    others = [name for name in dict.fromkeys(name for name, _ in found) if name != label]
-    if others:
-        named = ", ".join(others[:6]) + (f" and {len(others) - 6} more" if len(others) > 6 else "")
-        violation = msgspec.structs.replace(violation, message=f"{violation.message}; also in {named}")
-    return Shown(label, violation)
 
 
 def _is_nan(bits: Bits, fmt: Format) -> np.ndarray:

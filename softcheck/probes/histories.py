@@ -6,7 +6,6 @@ are an opening, in which every circumstance meets every other, and random ones. 
 shrinks whatever shows a fault.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,8 +16,7 @@ import msgspec
 
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes import at_once
-from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import GroupedProbe
+from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.history_words import ShownError, is_like, told
 from softcheck.probes.machine import OverError, play_random, shorten
 from softcheck.probes.modes import fitted, modes, together
@@ -27,29 +25,25 @@ from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.playing import Copies, Player
 from softcheck.probes.shape_plan import Shape
 from softcheck.probes.steps import Code, Step, circumstances
-from softcheck.probes.working_clock import WorkingClock
 from softcheck.variants.source import source_of
 
-_SECONDS, _SECONDS_ON_GPU = 4.0, 2.0
-"""Time after which the remaining steps are left out."""
-_LATEST = (0.5, 0.7, 0.8, 0.9, 1.0)
-"""Parts of the time by which each of the opening's first histories ends, so that none takes the time of those behind it."""
-_LEAST_PART = 0.15
-"""Part of the time that each of them has at least: on a GPU those before it may wait for the compiler."""
-_SECONDS_ELSEWHERE, _SECONDS_ELSEWHERE_ON_GPU = 6.0, 3.0
+_BUDGET, _BUDGET_ON_GPU = 1400, 1200
+"""Costs of the planned steps, as ``_Costs`` counts them, after which the remaining ones are left out."""
+_BUDGET_ELSEWHERE, _BUDGET_ELSEWHERE_ON_GPU = 1600, 1500
 """The same for all histories at other sizes together."""
-_SECONDS_TO_COMPILE = 4.0
-"""Time that Triton may compile for on a GPU and that is not counted, since a history of many shapes and dtypes compiles many kernels."""
-_SECONDS_TO_SHORTEN = 4.0
-_SLOW_FIRST_CALL = 0.4
-"""Seconds of a copy's first call, from the second copy on, above which no more copies are made."""
+_TO_SHORTEN = 900
+"""Cost of the steps that look for the shortest history of a fault."""
+_ELEMENTS, _ELEMENTS_ON_GPU = 1 << 13, 1 << 20
+"""Elements of a call that cost as much as one program of an interpreted kernel, or as one more call on a GPU."""
+_COMPILED = 15
+"""Cost of a width in a dtype that is new on a GPU, where a kernel may be compiled for it."""
 _CALM, _MOST_CALM = 20, 130
 """Ordinary calls in a row, and the largest number of a source that there are more of."""
 _RANDOM, _RANDOM_IF_QUICK = 5, 2
 """Random histories, the first of them of ordinary steps alone."""
 
 
-class _Histories(GroupedProbe):
+class _Histories(Probe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         shapes = [(3, 129), (34, 1032)] if setting.on_gpu else [(2, 129)]
         chosen = [(rows, columns) for rows, columns in shapes if setting.takes(columns)] or [(2, 1)]
@@ -66,7 +60,7 @@ class _Histories(GroupedProbe):
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         if isinstance(trial.parameters, Step):
-            return _InTurn(subject, trial.parameters, _seconds(subject, _SECONDS, _SECONDS_ON_GPU)).outcome()
+            return _InTurn(subject, trial.parameters, _budget(subject, _BUDGET, _BUDGET_ON_GPU)).outcome()
         outcome: Outcome = trial.parameters(subject)
         return outcome
 
@@ -78,40 +72,57 @@ class _Histories(GroupedProbe):
 PROBE = _Histories()
 
 
-def _seconds(subject: Subject, interpreted: float, on_gpu: float) -> float:
+def _budget(subject: Subject, interpreted: int, on_gpu: int) -> float:
     return (on_gpu if subject.setting.on_gpu else interpreted) * subject.setting.time_share
+
+
+class _Costs:
+    """Costs of steps: one for a call, more for its programs and elements, the same on any machine, idle or busy."""
+
+    def __init__(self, *, on_gpu: bool) -> None:
+        self._on_gpu = on_gpu
+        self._compiled: set[tuple[int, str]] = set()
+
+    def of(self, step: Step) -> float:
+        """Returns the cost of the next step."""
+        elements = step.rows * step.columns
+        if not self._on_gpu:
+            return 1 + step.rows + elements / _ELEMENTS
+        key = step.columns, step.dtype
+        is_new = key not in self._compiled
+        self._compiled.add(key)
+        return 1 + is_new * _COMPILED + elements / _ELEMENTS_ON_GPU
 
 
 def _elsewhere(subject: Subject, ordinary: Step) -> Outcome:
     """Plays two short histories at each of some other sizes, between calls of the ordinary one, on rows that jump."""
     sizes = other_sizes(subject, Shape(ordinary.rows, ordinary.columns))
-    seconds = _seconds(subject, _SECONDS_ELSEWHERE, _SECONDS_ELSEWHERE_ON_GPU)
-    made, left_out = 0, None
+    budget = _budget(subject, _BUDGET_ELSEWHERE, _BUDGET_ELSEWHERE_ON_GPU)
+    made, left_out, is_cut = 0, None, False
     for number, (rows, columns) in enumerate(sizes):
         base = replace(ordinary, rows=rows, columns=columns, contents="jumps")
-        run = _InTurn(subject, base, seconds / len(sizes), ordinary)
+        run = _InTurn(subject, base, budget / len(sizes), ordinary)
         outcome = run.outcome(seed=number, is_short=True)
         if outcome.violations or outcome.fatal:
             return outcome
-        made, left_out = made + run.made, left_out or outcome.skipped
-    return Outcome(tried=(made,), skipped=left_out)
+        made, left_out, is_cut = made + run.made, left_out or outcome.skipped, is_cut or outcome.is_cut
+    return Outcome(tried=(made,), skipped=left_out, is_cut=is_cut)
 
 
 class _InTurn:
     """Plays the opening's first histories, random ones and the opening's others until one shows a fault."""
 
-    def __init__(self, subject: Subject, base: Step, seconds: float, beside: Step | None = None) -> None:
+    def __init__(self, subject: Subject, base: Step, budget: float, beside: Step | None = None) -> None:
         setting = subject.setting
         self._subject = subject
-        around = modes(on_gpu=setting.on_gpu, dtype=base.dtype, has_heads=setting.has_heads)
+        around = modes(on_gpu=setting.on_gpu, dtype=base.dtype, has_products=setting.has_products)
         self._circumstances = circumstances(setting, base, around, beside)
         self._changes = self._circumstances.changes
         self._copies = Copies(subject)
         self._others: set[tuple[Step, FindingKind]] = set()
         """Steps, without their seeds, that break a promise alone, which other probes look for."""
-        self._clock = WorkingClock(setting, _SECONDS_TO_COMPILE)
-        self._seconds = seconds
-        self._end = self._clock() + self._seconds
+        self._costs = _Costs(on_gpu=setting.on_gpu)
+        self._budget = self._left = budget
         self._shown: list[ShownError] = []
         self.made = 0
         self.fatal = False
@@ -127,28 +138,22 @@ class _InTurn:
         # Many widths among the changes would leave few calls that return to one.
         few = len(self._changes) - len(self._circumstances.widths)
         count = _RANDOM_IF_QUICK if setting.quick else _RANDOM
-        begun, is_over = self._clock(), False
-        opening = [first, second] if is_short else [first, second, typed, calm, rewriting]
-        for latest, history in zip(_LATEST, opening, strict=False):
-            now = self._clock()
-            self._end = max(begun + self._seconds * (1.0 if is_short else latest), now + self._seconds * _LEAST_PART)
-            is_over |= bool(history) and not self._plays(history)
+        plays: list[Callable[[], None]] = [partial(self._play, each) for each in (first, second)]
+        if not is_short:
+            plays += [partial(self._play, each) for each in (typed, calm, rewriting)]
+            plays.append(lambda: play_random(self._begin, few, setting.seed, count))
+            plays += [] if setting.quick else [partial(self._play, each) for each in rest]
+        is_over = False
+        for play in plays:
+            is_over = not self._run(play)
             if self._shown or self.fatal:
                 return self._found()
-        self._end = begun + self._seconds
-        others: list[Sequence[Code] | None] = [] if is_short else [None, *([] if setting.quick else rest)]
-        for other in others:
-            if other is None:
-                is_whole = self._run(lambda: play_random(self._begin, few, setting.seed, count))
-            else:
-                is_whole = self._plays(other)
-            if self._shown or self.fatal:
-                return self._found()
-            is_over |= not is_whole
-            if not is_whole:
+            if is_over:
                 break
-        left_out = f"some planned calls were left out: they take over {self._seconds:g} s"
-        return Outcome(skipped=left_out if is_over else self.unable, tried=(self.made,), fatal=self.fatal)
+        left_out = f"some planned calls were left out: they cost over {self._budget:.0f} calls"
+        return Outcome(
+            skipped=left_out if is_over else self.unable, tried=(self.made,), fatal=self.fatal, is_cut=is_over
+        )
 
     def _found(self) -> Outcome:
         shown = (self._shortened(self._shown[0]),) if self._shown else ()
@@ -160,19 +165,15 @@ class _InTurn:
         numbers = source.sizes if "history" in source.circumstances else ()
         return max([_CALM, *(number + 2 for number in numbers if number <= _MOST_CALM)])
 
-    def _plays(self, history: Sequence[Code]) -> bool:
-        """Plays one history to its end, or to its first fault. Returns False if there is no more time."""
-
-        def play() -> None:
-            played = self._begin()
-            for code in history:
-                played.make(code)
-            played.end()
-
-        return self._run(play)
+    def _play(self, history: Sequence[Code]) -> None:
+        """Plays one history to its end. Raises its first fault, and OverError."""
+        played = self._begin()
+        for code in history:
+            played.make(code)
+        played.end()
 
     def _run(self, play: Callable[[], None]) -> bool:
-        """Plays. Returns False if time is over before the end; a fault is in ``_shown``."""
+        """Plays. Returns False if the budget is spent before the end; a fault is in ``_shown``."""
         try:
             play()
         except OverError as over:
@@ -190,10 +191,10 @@ class _InTurn:
         while not (again := self._shows_again(codes[-count:])) and count < len(codes):
             count *= 2
         if not again:
-            return told(shown, self._subject, varies=not self.fatal)
+            return told(shown, varies=not self.fatal)
         self._run(lambda: shorten(self._begin, len(self._changes), codes[-count:]))
         shortest = min(self._shown, key=lambda each: (len(each.steps), sum(len(str(step)) for step in each.steps)))
-        return told(self._without_idle_steps(shortest), self._subject, varies=False)
+        return told(self._without_idle_steps(shortest), varies=False)
 
     def _without_idle_steps(self, shown: ShownError) -> ShownError:
         """Returns the fault without the steps that did no more than give the last one its values.
@@ -228,7 +229,7 @@ class _InTurn:
 
     def _shows_again(self, history: Sequence[Code]) -> bool:
         before = len(self._shown)
-        self._plays(history)
+        self._run(partial(self._play, history))
         return len(self._shown) > before
 
     def _begin(self) -> "_History":
@@ -247,15 +248,16 @@ class _InTurn:
             fields["mode"] = fitted(both, fields.get("dtype", self._circumstances.base.dtype))
         return replace(self._circumstances.base, **fields, seed=(self._subject.setting.seed + number) % 2**32)
 
-    def check_time(self) -> None:
-        """Raises OverError when time is over, or the process can't go on."""
-        if self.fatal or self._clock() > self._end:
+    def pay(self, step: Step) -> None:
+        """Raises OverError when the budget is spent, or the process can't go on."""
+        if self.fatal or self._left <= 0:
             raise OverError
+        self._left -= self._costs.of(step)
 
     def show(self, violation: Violation, codes: Sequence[Code], steps: Sequence[Step]) -> NoReturn:
-        """Raises an error with the fault, and gives the search for a shorter history its time."""
+        """Raises an error with the fault, and gives the search for a shorter history its budget."""
         if not self._shown:
-            self._end = self._clock() + _SECONDS_TO_SHORTEN
+            self._left = _TO_SHORTEN
         self._shown.append(ShownError(violation, codes, steps))
         raise self._shown[-1]
 
@@ -273,11 +275,6 @@ class _InTurn:
             return False
         return True
 
-    def watch_first_call(self, seconds: float) -> None:
-        """Makes no more copies if their first calls are slow."""
-        if self.made and seconds > _SLOW_FIRST_CALL:
-            self._copies.are_fresh = False
-
 
 class _History:
     """One history on a fresh copy."""
@@ -290,19 +287,15 @@ class _History:
 
     def make(self, code: Code) -> None:
         """Makes the next step. Raises the first fault that its circumstances cause, and OverError."""
-        self._run.check_time()
         step = self._run.step_of(code, self._codes.count(code))
+        self._run.pay(step)
         self._codes.append(code)
         self._steps.append(step)
-        begun = time.process_time()
         try:
             violations = self._player.make(step)
         except Exception as error:
             # The probe's own error, which is nothing to shrink.
             raise OverError from error
-        # Garbage collection, an act beside calls, takes long in a large process.
-        if len(self._steps) == 1 and step.act == "call":
-            self._run.watch_first_call(time.process_time() - begun)
         self._run.made += 1
         self._run.fatal |= self._player.fatal
         self._run.unable = self._run.unable or self._player.unable

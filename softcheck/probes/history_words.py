@@ -6,8 +6,6 @@ from itertools import groupby
 import msgspec
 
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
-from softcheck.probes.base import Subject
-from softcheck.probes.script import with_script
 from softcheck.probes.steps import Code, Step
 
 _TOLD = 4
@@ -24,8 +22,8 @@ class ShownError(AssertionError):
         self.steps = tuple(steps)
 
 
-def told(shortest: ShownError, subject: Subject, *, varies: bool) -> Violation:
-    """Returns the violation of a history, with the history in its words, and with a script that shows it unless it ``varies``."""
+def told(shortest: ShownError, *, varies: bool) -> Violation:
+    """Returns the violation of a history, with the history in its words; one that ``varies`` did not show again."""
     shown = shortest.violation
     is_wrong = shown.kind in WRONG_KINDS
     *before, last = map(str, shortest.steps[-1:] if varies else shortest.steps)
@@ -36,8 +34,7 @@ def told(shortest: ShownError, subject: Subject, *, varies: bool) -> Violation:
         words += f", after {_in_order(before)}"
     if is_wrong and (before or varies or shortest.steps[-1].failing):
         shown = msgspec.structs.replace(shown, kind=FindingKind.NONDETERMINISTIC, share=None)
-    shown = msgspec.structs.replace(shown, message=f"{words}: {shown.message}")
-    return shown if varies else with_script(shown, subject, shortest.steps)
+    return msgspec.structs.replace(shown, message=f"{words}: {shown.message}")
 
 
 def _in_order(steps: Sequence[str]) -> str:

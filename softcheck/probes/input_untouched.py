@@ -17,8 +17,8 @@ from softcheck.calling.operands import held_by_nobody
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import judge_call
-from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import GroupedProbe, differing, only, ordinary_rows, prefixed, repeats, stopped
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.helpers import differing, only, ordinary_rows, prefixed, repeats, stopped
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
@@ -53,7 +53,7 @@ _STRIDED_WAYS = {
 }
 
 
-class InputUntouched(GroupedProbe):
+class InputUntouched(Probe):
     """Checks that the input keeps its bytes, and that outputs have memory of their own."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:

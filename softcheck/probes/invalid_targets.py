@@ -1,33 +1,34 @@
 """Targets that are no columns, in a loss that declares nothing of them: -1, and the number of columns.
 
-Such a loss promises no number for them. torch raises an exception on a CPU and asserts on a GPU, which ends the process's use of it;
-others give NaN. Kernels that load the logit at the target read the row before or after it, or another tensor's memory, and that is a
-finding. Whether the loss shows that a target is wrong is told beside it, as a property. Where ``invalid_target`` is declared, the
+Such a loss promises no number for them, and nobody promises a check. torch raises an exception on a CPU and asserts on a GPU, which ends
+the process's use of it; others give NaN. Kernels that load the logit at the target read the row before or after it, or another tensor's
+memory: a note says so, and which declaration would hold the kernel to a loss. A store there damages what is another's, and is a finding.
+Whether the loss shows that a target is wrong is told beside it, as a property. Where ``invalid_target`` is declared, the
 cases have such targets, and this probe makes no trial.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from oracles.formats import Bits, decode, format_of
-from softcheck.calling.call import Called, call
-from softcheck.calling.operands import placing
-from softcheck.contract import FindingKind
-from softcheck.probes.allocation import handing_out
-from softcheck.probes.bands import CANARIES, Bands, margin_bytes, place_in_bands
+from oracles.formats import decode, format_of
+from softcheck.calling.call import Called
+from softcheck.contract import FindingKind, Violation
+from softcheck.probes.bands import CANARIES, ORDINARY, call_in_bands, on_host
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import both_repeat, differing, ordinary_rows, prefixed
+from softcheck.probes.helpers import Repeated, ordinary_rows, prefixed, unlike
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.poison import nan_filled
 
+_READ = (
+    "for a target that is no column, -1 or the number of columns, the losses hang on memory beside the logits and the other operands, which "
+    "nobody promises to leave alone; --declare invalid_target=nan, or =zero, holds the kernel to a loss for such targets"
+)
 PROPERTY = "invalid_targets_show"
 """True if an exception, an assertion of the device, or NaN shows that a target is no column."""
 
 _ROWS, _COLUMNS = 3, 129
 _BEFORE, _BEHIND = "before-the-first-row", "behind-the-last-row"
-_ONE = -0.5, CANARIES[0]
-"""The number around the logits, and the byte around other operands, in one of two calls."""
 _ASSERTED = "device-side assert"
 """In the message of a CUDA error after a kernel's assertion has failed."""
 
@@ -52,34 +53,31 @@ class InvalidTargets(Probe):
         bits = ordinary_rows(_ROWS, columns, fmt, subject.setting.seed)
         target = np.arange(_ROWS, dtype=np.int64) % columns
         target[row] = wrong
-        operation = subject.setting.operation.naming({"target": target})
-        function = subject.variant.of(operation).function
+        subject = replace(subject, variant=subject.variant.of(subject.setting.operation.naming({"target": target})))
         words = f"with the target {wrong} in row {row} of {columns} columns (if callers check their targets, invalid_target=undefined says so)"
+        written: list[Violation] = []
 
-        def called(poison: float, canary: int) -> Called:
-            placed = place_in_bands(bits, fmt, poison, subject.device)
-            margin = margin_bytes(columns, fmt.itemsize)
-            with nan_filled(), handing_out(Bands(CANARIES[0], margin)), placing(Bands(canary, margin).operand):
-                return call(function, placed, operation)
+        def called(around: float, canary: int) -> Called:
+            made = call_in_bands(subject, bits, around=around, of_operands=canary)
+            if not written:
+                overrun = made.handed_out.overrun() or made.lent.overrun()
+                stores = [v for v in made.returned.violations if v.kind is FindingKind.OUT_OF_BOUNDS_WRITE]
+                written.extend(stores if overrun is None else [*stores, overrun])
+            return on_host(made.returned, fmt)
 
-        first = called(*_ONE)
-        if first.output is None:
-            return _without_output(first, words)
-        written = tuple(v for v in first.violations if v.kind is FindingKind.OUT_OF_BOUNDS_WRITE)
-
-        def again(around: tuple[float, int]) -> Bits | None:
-            return called(*around).output
-
-        other = again(two := (fmt.max, CANARIES[1]))
-        if other is None:
-            return Outcome(violations=prefixed(written, words), fatal=True)
-        violations = list(written)
-        message = "the losses change with what the memory around the logits and the other operands holds"
-        read = differing(FindingKind.OUT_OF_BOUNDS_READ, first.output, other, fmt, message)
-        if read is not None and both_repeat(((_ONE, first.output), (two, other)), again, fmt):
-            violations.append(read)
-        shows = bool(np.isnan(decode(first.output[row], format_of(first.output, fmt))).all())
-        return Outcome(violations=prefixed(violations, words), properties={PROPERTY: shows}, fatal=True)
+        one, other = Repeated(lambda: called(ORDINARY, CANARIES[0])), Repeated(lambda: called(fmt.max, CANARIES[1]))
+        if one.first.output is None:
+            return _without_output(one.first, words)
+        found = tuple(written)
+        read = unlike(one, other, FindingKind.OUT_OF_BOUNDS_READ, "", fmt)
+        shows = bool(np.isnan(decode(one.first.output[row], format_of(one.first.output, fmt))).all())
+        reads = read is not None and other.first.output is not None
+        return Outcome(
+            violations=prefixed(found, words),
+            properties={} if other.first.output is None else {PROPERTY: shows},
+            fatal=True,
+            note=_READ if reads else None,
+        )
 
 
 def _without_output(called: Called, words: str) -> Outcome:

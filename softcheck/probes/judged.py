@@ -21,7 +21,7 @@ from softcheck.calling.call import (
 )
 from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED, Layout
-from softcheck.contract import FindingKind, Violation
+from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.judge.by_contract import by_contract, judge_call, judge_in_place
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.arrivals import ECHO_BYTES, MOST, Arrivals, Echo, Flags
@@ -339,11 +339,39 @@ def judged(subject: Subject, bits: Bits, function: Callable[[torch.Tensor], Any]
     return found
 
 
-def told(found: Judged, violations: tuple[Violation, ...], words: str) -> Outcome:
-    """Returns these violations of a call that nobody promises, with words for it; a reason where the call was refused."""
+UNPROMISED = WRONG_KINDS | {FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.INPUT_MODIFIED}
+"""Kinds that are findings in circumstances that nobody promises to take."""
+
+
+def told(found: Judged, violations: tuple[Violation, ...], words: str, **way: str) -> Outcome:
+    """Returns these violations of a call that nobody promises, with words for it and its circumstances by axis.
+
+    Returns a reason where the call was refused.
+    """
     if found.output is None and not found.fatal and only(violations, FindingKind.RAISED) == violations:
         return Outcome(skipped=f"{words}: refused, and nothing promises it")
-    return Outcome(violations=prefixed(violations, words), fatal=found.fatal)
+    return Outcome(violations=prefixed(violations, words, **way), fatal=found.fatal)
+
+
+def beyond(
+    found: Judged,
+    plain: Callable[[], Judged],
+    words: str,
+    kinds: frozenset[FindingKind] | None = None,
+    **way: str,
+) -> Outcome:
+    """Returns what a call that nobody promises breaks, and a plain one does not; a reason where it was refused.
+
+    What is wrong in the plain call too is found elsewhere. Where only some ``kinds`` are findings, nothing is if the plain call is wrong.
+    """
+    violations = found.violations if found.fatal or kinds is None else only(found.violations, *kinds)
+    if violations and found.output is not None and not found.fatal:
+        compared = plain()
+        if kinds is None:
+            violations = found.beyond(compared)
+        elif compared.violations:
+            violations = ()
+    return told(found, violations, words, **way)
 
 
 def judged_after(subject: Subject, bits: Bits, attempt: Callable[[], object]) -> Judged:

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oracles.formats import FLOAT32, FLOAT64, Bits, Format, Values, bits_hex, decode, format_of
+from oracles.formats import Bits, Format, Values, bits_hex, decode, format_of, widest
 from softcheck.calling.call import to_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.arithmetic import Arithmetic
@@ -18,8 +18,8 @@ from softcheck.probes.helpers import differing
 _ROUNDINGS = 64
 """Roundings that a derivative of another kind may have, of the sum of its terms' sizes: far more than any rule or graph takes, and far
 less than a wrong term."""
-_MOST_ROWS = 64
-"""Rows of which the exact gradient is computed in rational numbers: of a taller matrix those that look worst."""
+_MOST_ROWS, _MOST_ELEMENTS = 64, 2**13
+"""Rows, and elements of at least two, of which the exact gradient is computed in rational numbers: of a taller matrix those that look worst."""
 
 
 def judged(subject: Subject, one: Forward, gradient: torch.Tensor, grad: torch.Tensor, words: str) -> Violation | None:
@@ -40,6 +40,8 @@ def judged(subject: Subject, one: Forward, gradient: torch.Tensor, grad: torch.T
         return violation
     rows = _worst_rows(subject.setting.operation, one.bits, found, grads, fmt)
     rows = rows[~is_special[rows]]
+    if not len(rows):
+        return None
     errors = _errors(subject, one.bits[rows], decode(found[rows], fmt), grads[rows], one.arithmetic)
     broken = ~(errors.errors <= errors.limits)
     if not broken.any():
@@ -76,7 +78,7 @@ def _sees(operation: Operation, bits: Bits, fmt: Format, shape: tuple[int, ...])
 
 
 def judged_together(subject: Subject, one: Forward, gradient: torch.Tensor) -> Violation | None:
-    """Judges the gradient of one row that all rows of the input are: the sum of theirs, whichever of them it is laid at."""
+    """Judges the gradient of one row that all rows of the input are: the sum of theirs, whichever of them it is attributed to."""
     fmt = subject.setting.fmt
     grads = one.grad.to(torch.float64).cpu().numpy()
     due = _errors(subject, one.bits, np.zeros(one.bits.shape), grads, one.arithmetic)
@@ -137,8 +139,7 @@ def rewritten(subject: Subject, words: str, before: Bits, gradient: torch.Tensor
 
 def allowed_roundings(columns: int, fmt: Format) -> float:
     """Returns the relative error that a second or a forward-mode derivative of a row may have, of the sum of its terms' sizes."""
-    inner = FLOAT64 if fmt == FLOAT64 else FLOAT32
-    return _ROUNDINGS * fmt.unit_roundoff + columns * inner.unit_roundoff
+    return _ROUNDINGS * fmt.unit_roundoff + columns * widest(fmt).unit_roundoff
 
 
 def judged_by(computed: Operation) -> Gradient:
@@ -155,8 +156,9 @@ def _worst_rows(computed: Operation, bits: Bits, found: Bits, grads: Values, fmt
     logits = decode(bits, fmt)
     left_out = np.logical_and.reduce(np.isneginf(logits), axis=1)
     if computed.undefined is not None:
-        left_out |= computed.undefined(logits)
-    if len(bits) <= _MOST_ROWS:
+        left_out |= computed.undefined(logits, fmt)
+    most = min(_MOST_ROWS, max(2, _MOST_ELEMENTS // max(1, bits.shape[1])))
+    if len(bits) <= most:
         return np.flatnonzero(~left_out)
     x, dx = (torch.from_numpy(decode(each, fmt)) for each in (bits, found))
     g = torch.from_numpy(grads)
@@ -164,7 +166,7 @@ def _worst_rows(computed: Operation, bits: Bits, found: Bits, grads: Values, fmt
     (exact,) = torch.autograd.grad(computed.yardstick(x), x, g)
     size = judged_by(computed).size(torch.softmax(x.detach(), dim=1), g)
     share = ((dx - exact).abs() / (size + fmt.least_normal)).nan_to_num(nan=torch.inf).amax(dim=1)
-    worst: NDArray[np.int64] = np.sort(share.argsort(descending=True)[:_MOST_ROWS].numpy())
+    worst: NDArray[np.int64] = np.sort(share.argsort(descending=True)[:most].numpy())
     kept: NDArray[np.int64] = worst[~left_out[worst]]
     return kept
 

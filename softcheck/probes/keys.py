@@ -7,22 +7,21 @@ whatever sinks other heads have.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from oracles.formats import Bits, decode, encode
-from softcheck.calling.call import Called
 from softcheck.contract import FindingKind
 from softcheck.operations.heads import heads_first, split
 from softcheck.operations.operation import without_layout
 from softcheck.operations.ulp import Flags
-from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import call_on, differing, prefixed, repeats, same_bits, stopped
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.helpers import Repeated, call_on, prefixed, same_bits, stopped, unlike
 from softcheck.probes.judged import judged
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.relations import ChangeProbe
 from softcheck.variants.adapt import Adapted
 
 PROPERTY = "key_order_invariant"
@@ -44,10 +43,10 @@ Change = Callable[[str, torch.Tensor], torch.Tensor]
 """Returns an operand with other keys from its kind, one of ``_AXES``, and the operand as [batch, heads, length, ...]."""
 
 
-class _Keys(ChangeProbe):
-    def changes(self, setting: Setting) -> Sequence[Trial]:
+class _Keys(Probe):
+    def trials(self, setting: Setting) -> Sequence[Trial]:
         known = setting.operation.parameters
-        if not setting.takes(_columns(setting)):
+        if "keys" not in setting.operation.relations or not setting.takes(_columns(setting)):
             return []
         orders = [] if known["causal"] else _ORDERS[: 2 if setting.quick else None]
         hides = known["causal"] or known["masked"]
@@ -63,17 +62,18 @@ class _Keys(ChangeProbe):
         if not isinstance(subject.variant.function, Adapted):
             return Outcome(skipped="the variant is called on the matrix itself, whose keys nobody can exchange")
         bits = _rows(subject.setting)
-        before = call_on(subject, bits)
-        if before.output is None:
-            return stopped(before)
+        # The first call finds how the function is called.
+        before = Repeated(partial(call_on, subject, bits))
+        if before.first.output is None:
+            return stopped(before.first)
         if trial.label == _SINKS:
             return _with_sinks_of_others(subject, bits)
         if trial.label.startswith("order"):
-            return _in_order(subject, bits, before.output, trial.parameters)
-        return _with_others_hidden(subject, bits, before.output, trial.parameters)
+            return _in_order(subject, bits, before.first.output, trial.parameters)
+        return _with_others_hidden(subject, bits, before, trial.parameters)
 
 
-PROBE = _Keys("keys")
+PROBE = _Keys()
 
 
 def _columns(setting: Setting) -> int:
@@ -135,24 +135,22 @@ def _in_order(subject: Subject, bits: Bits, before: Bits, name: str) -> Outcome:
     return Outcome(violations=prefixed(found.violations, words), properties=properties, fatal=found.fatal)
 
 
-def _with_others_hidden(subject: Subject, bits: Bits, before: Bits, name: str) -> Outcome:
+def _with_others_hidden(subject: Subject, bits: Bits, before: Repeated, name: str) -> Outcome:
     """Compares the answers of queries that see none of the changed keys."""
     fmt, operation = subject.setting.fmt, subject.variant.operation
     assert operation.logits is not None
+    assert before.first.output is not None
     logits = operation.logits(decode(bits, fmt), fmt)[:, : bits.shape[1]]
     unseen = np.isneginf(logits).reshape(len(bits), -1, bits.shape[1])
     for where, keys in _changed(unseen):
         changed = replace(subject, variant=replace(subject.variant, function=_on(subject, _with(keys, name))))
-        after = call_on(changed, bits)
-        if after.output is None:
-            return stopped(after)
         kept = (unseen | ~keys).all(axis=2)
-        numbers = np.repeat(kept, before.shape[1] // kept.shape[1], axis=1)
+        numbers = np.repeat(kept, before.first.output.shape[1] // kept.shape[1], axis=1)
         message = f"queries' answers change with {_CONTENTS[name]} in {where} that they do not see"
-        expected = np.where(numbers, before, after.output)
-        found = differing(FindingKind.ROW_DEPENDENCE, expected, after.output, fmt, message)
-        if found is not None and repeats(before, lambda: call_on(subject, bits).output, fmt):
-            return Outcome(violations=(found,))
+        after = Repeated(partial(call_on, changed, bits))
+        found = unlike(before, after, FindingKind.ROW_DEPENDENCE, message, fmt, kept=numbers)
+        if found is not None:
+            return found
     return Outcome()
 
 
@@ -160,26 +158,23 @@ def _with_sinks_of_others(subject: Subject, bits: Bits) -> Outcome:
     """Compares the answers of heads whose sinks alternate with those of heads that all have one sink or the other."""
     fmt, rows, groups = subject.setting.fmt, len(bits), int(subject.variant.operation.parameters["groups"])
 
-    def answers(steps: Callable[[torch.Tensor], torch.Tensor]) -> Called:
+    def answers(steps: Callable[[torch.Tensor], torch.Tensor]) -> Repeated:
         def other(name: str, operand: Any, _rows: int) -> Any:
             return operand + _HIGHER * steps(operand) if name == "sinks" else operand
 
         changed = replace(subject, variant=replace(subject.variant, function=_given(subject, other)))
-        return call_on(changed, bits)
+        return Repeated(partial(call_on, changed, bits))
 
-    def in_turn(sinks: torch.Tensor) -> torch.Tensor:
-        return torch.arange(len(sinks), device=sinks.device) % 2
-
-    low, high, mixed = (answers(steps) for steps in (torch.zeros_like, torch.ones_like, in_turn))
-    if low.output is None or high.output is None or mixed.output is None:
-        return stopped(next(each for each in (low, high, mixed) if each.output is None))
+    mixed = answers(lambda sinks: torch.arange(len(sinks), device=sinks.device) % 2)
+    if mixed.first.output is None:
+        return stopped(mixed.first)
     of_query_heads = (np.arange(rows) % split(rows)[1])[:, None] * groups + np.arange(groups)
-    is_high = np.repeat(of_query_heads % 2 == 1, low.output.shape[1] // groups, axis=1)
-    expected = np.where(is_high, high.output, low.output)
+    is_high = np.repeat(of_query_heads % 2 == 1, mixed.first.output.shape[1] // groups, axis=1)
     message = "answers of heads change with the sinks of other heads"
-    found = differing(FindingKind.ROW_DEPENDENCE, expected, mixed.output, fmt, message)
-    if found is not None and repeats(mixed.output, lambda: answers(in_turn).output, fmt):
-        return Outcome(violations=(found,))
+    for steps, kept in ((torch.zeros_like, ~is_high), (torch.ones_like, is_high)):
+        found = unlike(answers(steps), mixed, FindingKind.ROW_DEPENDENCE, message, fmt, kept=kept)
+        if found is not None:
+            return found
     return Outcome()
 
 

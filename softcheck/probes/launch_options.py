@@ -11,12 +11,10 @@ from typing import Any
 import msgspec
 
 from oracles.formats import Bits
-from softcheck.contract import FindingKind, Violation
-from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import only, ordinary_rows, parameters_of, prefixed
-from softcheck.probes.judged import judged
-from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
-from softcheck.probes.relations import RelationProbe
+from softcheck.probes.base import Probe, Setting, Subject, Trial, one_of
+from softcheck.probes.helpers import ordinary_rows, parameters_of
+from softcheck.probes.judged import judged, told
+from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome, Shown
 from softcheck.probes.tuning import watching
 
 _WARPS = (1, 2, 4, 8, 16)
@@ -33,7 +31,7 @@ runs."""
 _NOTHING = f"{NOTHING_TO_TRY}takes no num_warps and no splits and launches no autotuned kernel"
 
 
-class _LaunchOptions(RelationProbe):
+class _LaunchOptions(Probe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         names = [
             *(f"num-warps-{n}" for n in _WARPS),
@@ -54,9 +52,8 @@ class _LaunchOptions(RelationProbe):
             return Outcome(skipped=_NOTHING)
         columns = _COLUMNS[-1] if subject.setting.takes(_COLUMNS[-1]) else _COLUMNS[0]
         found = judged(subject, _logits(subject.setting, columns), partial(function, **{option: value}))
-        if found.output is None and not found.fatal and only(found.violations, FindingKind.RAISED) == found.violations:
-            return Outcome(skipped=f"{option}={value}: refused, and nothing promises it")
-        return Outcome(violations=prefixed(found.violations, f"with {option}={value}"), fatal=found.fatal)
+        outcome = told(found, found.violations, f"with {option}={value}", option=option)
+        return outcome if outcome.skipped else msgspec.structs.replace(outcome, varied=(option,))
 
 
 PROBE = _LaunchOptions()
@@ -72,7 +69,7 @@ def _autotuned(subject: Subject, columns: int) -> Outcome:
     Several kernels change theirs together.
     """
     bits = _logits(subject.setting, columns)
-    broken: dict[FindingKind, list[tuple[str, Violation]]] = {}
+    broken: list[Shown] = []
     index, count = 0, 1
     while index < count:
         chosen = _Chosen(index)
@@ -81,15 +78,16 @@ def _autotuned(subject: Subject, columns: int) -> Outcome:
         if chosen.offered == 0:
             return Outcome(skipped=_NOTHING)
         count = max(count, chosen.offered)
-        for violation in found.violations:
-            if violation.message.startswith(_LEFT_OUT):
-                continue
-            broken.setdefault(violation.kind, []).append((chosen.text, violation))
+        broken += [Shown(chosen.text, v) for v in found.violations if not v.message.startswith(_LEFT_OUT)]
         if found.fatal:
             break
         index += 1
-    violations = tuple(_one(broken[kind], count, columns) for kind in FindingKind if kind in broken)
-    return Outcome(violations=violations, fatal=found.fatal)
+    violations = []
+    for kind in dict.fromkeys(shown.violation.kind for shown in broken):
+        alike = [shown for shown in broken if shown.violation.kind is kind]
+        words = f"{len(alike)} of {count} configurations at {columns} columns, first ({alike[0].label})"
+        violations.append(one_of(alike).violation.told(words))
+    return Outcome(violations=tuple(violations), fatal=found.fatal)
 
 
 class _Chosen:
@@ -106,17 +104,3 @@ class _Chosen:
         self.offered = max(self.offered, len(configs))
         self.text = self.text or str(config)
         return config
-
-
-def _one(broken: list[tuple[str, Violation]], count: int, columns: int) -> Violation:
-    """Merges the violations of all configurations that break the same promise.
-
-    The first one is the witness, with the largest share of all.
-    """
-    config, violation = broken[0]
-    shares = [v.share for _, v in broken if v.share is not None]
-    return msgspec.structs.replace(
-        violation,
-        share=max(shares, default=None),
-        message=f"{len(broken)} of {count} configurations at {columns} columns, first ({config}): {violation.message}",
-    )

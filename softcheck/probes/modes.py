@@ -69,14 +69,14 @@ _KINDS = (*_CONTEXTS, {REQUIRES_GRAD, PARAMETER})
 _BY_NAME = {name: context for group in _CONTEXTS for name, context in group.items()}
 
 
-def modes(*, on_gpu: bool, dtype: str, has_heads: bool = False) -> list[list[str]]:
+def modes(*, on_gpu: bool, dtype: str, has_products: bool = False) -> list[list[str]]:
     """Names of the modes in groups of one kind, as a caller of a function on such inputs would write them.
 
-    No attention is called under autocast, which lowers matrix products and torch's own attention to 16 bits, answer and
+    With ``has_products`` none is autocast, which lowers matrix products and torch's own attention to 16 bits, answer and
     all, where a softmax or a loss stays in float32.
     """
     on_device = [[STREAM, STREAMS], [GRAPH]] if on_gpu else []
-    contexts = [[name for name in group if not (has_heads and _AUTOCAST in name)] for group in _CONTEXTS]
+    contexts = [[name for name in group if not (has_products and _AUTOCAST in name)] for group in _CONTEXTS]
     fitting = [list(dict.fromkeys(fitted(name, dtype) for name in group)) for group in contexts if group]
     return [*fitting, [REQUIRES_GRAD, PARAMETER], [THREAD], *on_device]
 
@@ -130,7 +130,13 @@ def in_mode(function: Function, mode: str) -> Function:
     if mode == COMPILED:
         # Inductor's own code is another kernel; what the function does while it is traced is its own.
         compiled: Function = torch.compile(function, backend="eager", dynamic=False)
-        return compiled
+
+        def anew(x: torch.Tensor) -> Any:
+            # Beyond a few compilations of one function torch calls it as it is.
+            torch.compiler.reset()
+            return compiled(x)
+
+        return anew
     contexts = [_BY_NAME[each] for each in parts(mode) if each in _BY_NAME]
     if not contexts:
         return function

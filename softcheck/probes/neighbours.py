@@ -5,22 +5,20 @@ probability of 0 and an infinity is NaN, and a loss scaler looks for such a row 
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from oracles.formats import Bits, Values, decode, encode
-from softcheck.calling.call import Called
+from oracles.formats import decode, encode
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import (
-    GroupedProbe,
-    both_repeat,
+    Repeated,
     call_on,
-    differing,
     ordinary_rows,
-    repeats,
     stopped,
     takes_gradients,
+    unlike,
     with_gradients,
     with_packed_gradients,
 )
@@ -33,9 +31,7 @@ _ON_DEVICE = ((2, 129), (3, 513), (5, 1025), (8, 127), (65, 33), (300, 5), (1200
 """Rows of one tile and of several, and more rows than a grid that fills the device has programs."""
 
 
-class Neighbours(GroupedProbe):
-    """Checks that a row's result depends on that row alone."""
-
+class _Neighbours(Probe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         """One trial per shape. Each shape has at least two rows, so that there is a neighbour."""
         asked = _ON_DEVICE[: 3 if setting.quick else None] if setting.on_gpu else _INTERPRETED
@@ -54,13 +50,10 @@ class Neighbours(GroupedProbe):
         if isinstance(trial.parameters, int):
             return _with_special_gradients(subject, trial.parameters)
         rows, columns = trial.parameters
-        fmt = subject.setting.fmt
+        fmt, half = subject.setting.fmt, columns // 2
         bits = ordinary_rows(rows, columns, fmt, subject.setting.seed)
         subject = with_packed_gradients(subject, rows, columns)
-        first = call_on(subject, bits)
-        if first.output is None:
-            return stopped(first)
-        half = columns // 2
+        plain = Repeated(partial(call_on, subject, bits))
         poisons = {
             "NaN": (float("nan"), slice(None)),
             "+inf": (float("inf"), slice(None)),
@@ -73,36 +66,21 @@ class Neighbours(GroupedProbe):
             for parity in (0, 1) if subject.setting.on_gpu else ((number // 2 + number) % 2,):
                 changed = bits.copy()
                 changed[parity::2, where] = encode(np.array([poison]), fmt)[0]
-                other = call_on(subject, changed)
-                if other.output is None:
-                    return stopped(other)
-                found = _dependence(subject, bits, changed, (first.output, other.output), f"rows of {name}", 1 - parity)
+                found = unlike(
+                    plain,
+                    Repeated(partial(call_on, subject, changed)),
+                    FindingKind.ROW_DEPENDENCE,
+                    f"rows change when every other row is replaced by rows of {name}",
+                    fmt,
+                    kept=np.arange(rows)[:, None] % 2 != parity,
+                    inputs=bits,
+                )
                 if found is not None:
                     return found
         return Outcome()
 
 
-def _dependence(
-    subject: Subject, bits: Bits, changed: Bits, outputs: tuple[Bits, Bits], what: str, kept: int
-) -> Outcome | None:
-    """Returns a violation if the kept rows differ and both calls repeat.
-
-    A kernel that varies by itself is not accused.
-    """
-    fmt = subject.setting.fmt
-    # The other rows may differ, so the expectation is taken from the second output there.
-    expected = outputs[1].copy()
-    expected[kept::2] = outputs[0][kept::2]
-    message = f"rows change when every other row is replaced by {what}"
-    found = differing(FindingKind.ROW_DEPENDENCE, expected, outputs[1], fmt, message, bits)
-    if found is None:
-        return None
-
-    def again(inputs: Bits) -> Bits | None:
-        return call_on(subject, inputs).output
-
-    both = tuple(zip((bits, changed), outputs, strict=True))
-    return Outcome(violations=(found,)) if both_repeat(both, again, fmt, slice(kept, None, 2)) else None
+PROBE = _Neighbours()
 
 
 def _with_special_gradients(subject: Subject, columns: int) -> Outcome:
@@ -111,16 +89,14 @@ def _with_special_gradients(subject: Subject, columns: int) -> Outcome:
     bits = ordinary_rows(5, columns, fmt, subject.setting.seed)
     bits[1::2, :half] = encode(np.array([-np.inf]), fmt)[0]
     grads = decode(ordinary_rows(5, columns, fmt, subject.setting.seed + 1), fmt)
-    first = _called_with(subject, bits, grads)
-    if first.output is None:
-        return stopped(first)
+    plain = Repeated(partial(call_on, with_gradients(subject, grads), bits))
     for where, column in (("where y is 0", half // 2), ("where y is more than 0", columns - 2)):
         special = grads.copy()
         special[1, column], special[3, column] = np.nan, np.inf
-        found = _called_with(subject, bits, special)
-        if found.output is None:
-            return stopped(found)
-        silent = np.logical_and.reduce(np.isfinite(decode(found.output, fmt)), axis=1)
+        other = Repeated(partial(call_on, with_gradients(subject, special), bits))
+        if other.first.output is None:
+            return stopped(other.first)
+        silent = np.logical_and.reduce(np.isfinite(decode(other.first.output, fmt)), axis=1)
         for row, value in ((1, "NaN"), (3, "inf")):
             if silent[row]:
                 message = (
@@ -128,19 +104,9 @@ def _with_special_gradients(subject: Subject, columns: int) -> Outcome:
                     "expected one that is not, as a loss scaler looks for it"
                 )
                 return Outcome(violations=(Violation(FindingKind.NAN_MISMATCH, message, row=row, column=column),))
-        expected = found.output.copy()
-        expected[::2] = first.output[::2]
         message = "rows change when the output gradients of the rows between them hold NaN or infinity"
-        change = differing(FindingKind.ROW_DEPENDENCE, expected, found.output, fmt, message, bits)
-        same = slice(None, None, 2)
-        if change is not None and repeats(first.output, lambda: _called_with(subject, bits, grads).output, fmt, same):
-            return Outcome(violations=(change,))
+        even = np.arange(len(bits))[:, None] % 2 == 0
+        found = unlike(plain, other, FindingKind.ROW_DEPENDENCE, message, fmt, kept=even, inputs=bits)
+        if found is not None:
+            return found
     return Outcome()
-
-
-def _called_with(subject: Subject, bits: Bits, grads: Values) -> Called:
-    """Calls a backward on the output of a matrix and on these output gradients."""
-    return call_on(with_gradients(subject, grads), bits)
-
-
-PROBE = Neighbours()

@@ -12,7 +12,7 @@ import torch
 from oracles.formats import Bits, Values, decode
 from oracles.reference import RowClass, classify
 from softcheck.calling import activity
-from softcheck.calling.call import call_on_device, is_usable, place, synchronize, to_bits, to_tensor
+from softcheck.calling.call import call_on_device, place, synchronize, to_bits, to_tensor
 from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
@@ -20,7 +20,7 @@ from softcheck.judge.contracts import contract_of
 from softcheck.operations.bounds import model
 from softcheck.operations.heads import heads_first
 from softcheck.operations.operation import Operation, without_layout
-from softcheck.probes.backward import raised_in_backward, wrong_with_gradient
+from softcheck.probes.backward import lost, raised_in_backward, reaches, wrong_with_gradient
 from softcheck.probes.base import Subject
 from softcheck.probes.head_shapes import of_other_heads
 from softcheck.probes.helpers import call_on, ordinary_rows, prefixed, wrong_values
@@ -95,7 +95,7 @@ def of_operands(subject: Subject, asked: OperandRequest) -> Outcome:
         # Two batches of equal heads, of which a bias drawn from their keys is one.
         rows = [np.concatenate([bits, bits]) for bits in rows]
         subject = _with_shared_bias(subject, rows[0])
-    found = _asked(subject, rows, ["bias"] if asked.kind == _SHARED else OPERANDS, asked.kind)
+    found = asked_of(subject, rows, ["bias"] if asked.kind == _SHARED else OPERANDS, asked.kind)
     if asked.kind in {*_OF_QUERIES, _SHARED} and not any(v.share is not None for v in found.violations):
         # Nobody promises other queries than the declared ones, or a shared bias, so that a refusal is no finding.
         return Outcome(fatal=found.fatal)
@@ -124,7 +124,7 @@ def _by_each(subject: Subject, rows: Sequence[Bits]) -> Outcome:
     known = subject.variant.operation.parameters
     constants = {"bias": bool(known["biased"]), "sinks": math.isfinite(float(known["sink"]))}
     for name in (*OPERANDS, *(name for name, is_there in constants.items() if is_there)):
-        alone = _asked(subject, rows, (name,))
+        alone = asked_of(subject, rows, (name,))
         # A kernel may take a bias or sinks for constants.
         if alone.skipped is not None and name in OPERANDS:
             message = f"{alone.skipped}, where {name} alone asks for one; it is right where all operands do"
@@ -152,7 +152,7 @@ def _rows(subject: Subject, asked: OperandRequest, forwards: int) -> list[Bits] 
     return Outcome(skipped="gradients: queries that see no key have an answer of NaN, whose gradient is not judged")
 
 
-def _asked(subject: Subject, rows: Sequence[Bits], names: Sequence[str], kind: str = "") -> Outcome:
+def asked_of(subject: Subject, rows: Sequence[Bits], names: Sequence[str], kind: str = "") -> Outcome:
     """Judges the gradients of forwards on these rows by these operands, in the order of the forwards."""
     fmt = subject.setting.fmt
     forwards = []
@@ -170,15 +170,21 @@ def _asked(subject: Subject, rows: Sequence[Bits], names: Sequence[str], kind: s
         for again in (False, True)[: 1 + (kind == "twice")]:
             try:
                 with preserved(), nan_filled(), activity.calling():
-                    found = torch.autograd.grad(
-                        made.output, list(made.leaves.values()), grad, retain_graph=kind == "twice" and not again
+                    keeps = kind == "twice" and not again
+                    found: Sequence[torch.Tensor | None] = torch.autograd.grad(
+                        made.output, list(made.leaves.values()), grad, retain_graph=keeps, allow_unused=True
                     )
                     synchronize(subject.device)
             except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
-                said = raised_in_backward(subject, error)
-                return msgspec.structs.replace(_none(subject, said), fatal=not is_usable(subject.device))
+                refused = raised_in_backward(subject, error)
+                return Outcome(fatal=refused.fatal) if again else refused
+            for name, leaf, one in zip(made.leaves, made.leaves.values(), found, strict=True):
+                if one is None:
+                    # A kernel may take a bias or sinks for constants.
+                    is_asked = without_layout(name) in OPERANDS and reaches(made.output, leaf)
+                    return lost(subject, without_layout(name), is_in_graph=is_asked)
             grads = grad.to(torch.float64).cpu().numpy()
-            gradients = {name: one.detach() for name, one in zip(made.leaves, found, strict=True)}
+            gradients = {name: one.detach() for name, one in zip(made.leaves, found, strict=True) if one is not None}
             violations = _judged(subject, made, gradients, grads)
             if violations:
                 return Outcome(violations=violations)
@@ -221,8 +227,13 @@ def _forward(subject: Subject, bits: Bits, asking: Sequence[str]) -> _Carried | 
     with nan_filled():
         placed = place(bits, setting.fmt, PACKED, subject.device)
         returned = call_on_device(differentiable, placed, setting.operation)
-    if returned.output is None or returned.fatal:
-        return Outcome(fatal=returned.fatal)
+    if returned.output is None:
+        refused = "; ".join(each.message for each in returned.violations)
+        return msgspec.structs.replace(
+            _none(subject, f"operands that require one are refused: {refused}"), fatal=returned.fatal
+        )
+    if returned.fatal:
+        return Outcome(fatal=True)
     if not returned.output.requires_grad:
         return _none(subject, "the output carries none")
     if wrong := wrong_values(subject, bits, to_bits(returned.output, setting.fmt), returned):

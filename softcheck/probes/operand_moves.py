@@ -1,15 +1,18 @@
 """Layouts of a call's operands: of one while the others are packed, and of queries, keys and values together."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
-from softcheck.operations.operation import without_layout
+from softcheck.operations.operation import Operation, without_layout
 
 HEADS_DIMS = 4
 """Dimensions of heads, [batch, heads, length, head_dim], and of their masks."""
+MASKS = frozenset({"mask", "keep", "bias"})
+TOGETHER = "heads"
+"""Stands for queries, keys and values where they are laid out together."""
 
 Move = Callable[[torch.Tensor], torch.Tensor | None]
 """Returns an operand with the same values in another layout; None if it has too few dimensions."""
@@ -42,7 +45,7 @@ def _padded(values: torch.Tensor) -> torch.Tensor | None:
     return _beside(values, 8)
 
 
-def first_half(values: torch.Tensor) -> torch.Tensor:
+def _first_half(values: torch.Tensor) -> torch.Tensor:
     """The operand as the first columns of one with twice as many: its rows are as far apart as those of every second column."""
     return _beside(values, values.shape[-1])
 
@@ -67,12 +70,12 @@ def _with_gaps(values: torch.Tensor) -> torch.Tensor | None:
     return _as(wider[tuple(slice(size) for size in leading)], values)
 
 
-def transposed(values: torch.Tensor) -> torch.Tensor | None:
+def _transposed(values: torch.Tensor) -> torch.Tensor | None:
     """The operand with its last two dimensions exchanged in memory."""
     return _exchanged(values, -1, -2)
 
 
-def every_second(values: torch.Tensor) -> torch.Tensor | None:
+def _every_second(values: torch.Tensor) -> torch.Tensor | None:
     """The operand as every second column of a wider one; None for heads."""
     if values.dim() > 2:
         return None
@@ -81,16 +84,58 @@ def every_second(values: torch.Tensor) -> torch.Tensor | None:
 
 
 LAYOUTS: Mapping[str, Move] = {
-    "transposed": lambda values: transposed(values) if values.dim() == 2 else None,
+    "transposed": lambda values: _transposed(values) if values.dim() == 2 else None,
     "heads-inside": lambda values: _exchanged(values, -2, -3),
     "with-gaps": _with_gaps,
     "padded": _padded,
-    "every-second": every_second,
+    "every-second": _every_second,
 }
 """Layouts of an operand that is not packed. The last dimension of a head is contiguous, as flash-attention demands it."""
 
-OFFSET: Mapping[str, Move] = {"offset": _begun_later}
+_PACKED: Mapping[str, Move] = {"offset": _begun_later}
 """Layouts of a packed operand."""
+_OTHERS: Mapping[str, Move] = {"first-half": lambda values: _first_half(values) if values.dim() == 2 else None}
+"""Layouts that tell something beside another operand's: rows are equally far apart, and columns are not."""
+
+
+def moves_of(name: str, dimensions: int, *, is_strided: bool) -> Mapping[str, Move]:
+    """Returns the layouts that an operand of this name and so many dimensions can have beside the packed one."""
+    moves = {**_PACKED, **LAYOUTS, **_OTHERS} if is_strided else dict(_PACKED)
+    if is_strided and without_layout(name) in MASKS:
+        # The last dimension of a head is contiguous, and that of its mask need not be.
+        moves["transposed"] = _transposed
+    plain = torch.zeros((2,) * dimensions)
+    return {each: move for each, move in moves.items() if move(plain) is not None}
+
+
+def layouts_of_operands(operation: Operation, names: Iterable[str], *, is_strided: bool) -> dict[str, tuple[str, ...]]:
+    """Returns the layouts of those of a call's operands that have rows, by name, and of heads together.
+
+    Weights and sinks are a module's own, and packed.
+    """
+    optional = () if operation.arguments is None else operation.arguments.operands
+    dims = {each.name: each.dims for each in (*operation.operands, *optional)}
+    is_of_heads = {"q", "k", "v"} <= {operand.name for operand in operation.operands}
+    found = {}
+    for name in sorted(names):
+        own = dims.get(without_layout(name), ())
+        if "rows" in own:
+            found[name] = (*moves_of(name, HEADS_DIMS if is_of_heads else len(own), is_strided=is_strided),)
+    return {**found, TOGETHER: (*HEADS,)} if is_of_heads and is_strided else found
+
+
+def laid_out(given: Mapping[str, Any], moves: Mapping[str, str]) -> Mapping[str, Any]:
+    """Returns the operands of a call with some in layouts that are named, and all others packed."""
+    found = packed_all(given)
+    for name, move in moves.items():
+        if name == TOGETHER:
+            found = HEADS[move](found) or found
+        elif name in given:
+            own = given[name]
+            moves_here = moves_of(name, own.dim(), is_strided=True)
+            moved = moves_here[move](own) if move in moves_here else None
+            found = found if moved is None else {**found, name: moved}
+    return found
 
 
 def packed_all(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -105,14 +150,6 @@ def with_one(moved: str, move: Move, given: Mapping[str, Any]) -> Mapping[str, A
     """Returns operands of which one is moved, and all others are packed; None if it can't be moved."""
     found = move(given[moved])
     return None if found is None else {**packed_all(given), moved: found}
-
-
-def with_equal_pitches(stepped: str, halved: str, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Returns operands of which two have rows equally far apart, and one of the two has columns apart; None if they have other shapes."""
-    first, second = given[stepped], given[halved]
-    if first.dim() != 2 or first.shape != second.shape:
-        return None
-    return {**packed_all(given), stepped: every_second(first), halved: first_half(second)}
 
 
 def _projected(given: Mapping[str, Any], *, fused: bool) -> Mapping[str, Any] | None:

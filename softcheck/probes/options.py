@@ -1,36 +1,35 @@
 """Values of a function's options that its calls leave at their defaults: a mask, a scale, a smoothing, a reduction.
 
 A report calls a function as its users do who give nothing else, so that a path that only an option takes is never run. Here
-each option whose meaning its name tells is given, one at a time and then all together. Nobody promises any of it. An answer is
-held against an option where torch has the option under the same name, or where the answer for an ordinary value is right, so
-that the name means what is judged.
+each option whose meaning its name tells is given, one at a time; ``meetings`` gives several. Nobody promises these options. So a wrong
+answer is a finding only where the name surely means what is judged: torch has the option under this name, or the answer for an
+ordinary value is right.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from oracles.formats import Bits, decode, encode
-from softcheck.cases.telling import telling_batch
 from softcheck.contract import WRONG_KINDS, FindingKind
 from softcheck.errors import UsageError
 from softcheck.operations.operation import Parameter, value_in_words
 from softcheck.operations.registry import operation as operation_of
 from softcheck.probes import gradients
-from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import ordinary_rows, prefixed
-from softcheck.probes.judged import Judged, judged
+from softcheck.probes.judged import UNPROMISED, Judged, beyond, judged
 from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
-from softcheck.probes.relations import RelationProbe
+from softcheck.probes.space.contents import finite_adversarial, spread
 from softcheck.variants.adapt import Adapted
-from softcheck.variants.forms import PLAIN
+from softcheck.variants.forms import PLAIN, names_in
+from softcheck.variants.meanings import LOGIT_SCALE, PARAMETERS
 from softcheck.variants.registry import load, with_call, with_declared
 
-_VALUES: Mapping[str, tuple[Parameter, ...]] = {
+VALUES: Mapping[str, tuple[Parameter, ...]] = {
     "masked": (1.0,),
     "biased": (1.0,),
     "causal": ("top-left",),
@@ -46,20 +45,19 @@ _VALUES: Mapping[str, tuple[Parameter, ...]] = {
     "reduction": ("mean", "sum", "none"),
 }
 """Values of parameters of operations, the most ordinary one first."""
-_BESIDE: Mapping[str, Mapping[str, Parameter]] = {"window": {"causal": "top-left"}}
+BESIDE: Mapping[str, Mapping[str, Parameter]] = {"window": {"causal": "top-left"}}
 """What a parameter is judged beside alone."""
 _PLAIN = frozenset({"ignore_index", "label_smoothing", "softcap", "reduction"})
 _PLAIN_OF_HEADS = frozenset({"causal", "scale", "softcap", "groups"})
 """Options that mean the same in torch or wherever they are published, so that a wrong answer for an ordinary value is a finding."""
-_ALWAYS = frozenset({FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.INPUT_MODIFIED})
-"""Kinds beside wrong answers that are findings in calls which nobody promises."""
-_TEMPERATURE = "temperature"
+TEMPERATURE = "temperature"
 """The trial of 1 over a scale, by that name."""
 _NOTHING = f"{NOTHING_TO_TRY}takes no option that its calls leave out"
 _MASK = "mask"
 """The trial of a mask, or another operand, that a call of a matrix can be given."""
-_TOGETHER = "together"
-"""The trial of all options at once, and of each after that."""
+_BESIDE_CAUSAL = "beside-causal"
+"""The trial of calls after one with a mask and a causal flag."""
+_CAUSAL: Mapping[str, Parameter] = {"causal": VALUES["causal"][0]}
 
 _SHAPES, _SHAPES_OF_HEADS, _SHAPES_OF_BATCHES = (
     ((6, 129), (5, 33), (3, 1100)),
@@ -68,50 +66,49 @@ _SHAPES, _SHAPES_OF_HEADS, _SHAPES_OF_BATCHES = (
 )
 _SMALL = (2, 18)
 """A shape within a tile, which a causal mask takes for more than one query of more than one key."""
-_FACTORS = (1.0, 4.0, 6.0)
-"""Factors of the logits of one row after the other: what is rounded in 16 bits shows in some of them."""
-_TILE = 128
 _FIRST_HIDDEN = 9
 """The first column that is hidden where a mask hides, and the distance to the next."""
 _SECONDS = 3.0
 """Time of an option's trial, after which no further value is tried."""
 
 
-class _Alone(NamedTuple):
-    """One option: what is declared, and the subject with it."""
-
-    declared: Mapping[str, Parameter]
-    subject: Subject
-
-
-class _OpenOptions(RelationProbe):
+class _OpenOptions(Probe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         known = setting.operation.parameters
-        names = [name for name in _VALUES if name in known]
-        names += [_TEMPERATURE] if "scale" in known else []
+        names = [name for name in VALUES if name in known]
+        names += [TEMPERATURE] if "scale" in known else []
         takes_operands = setting.operation.arguments is not None and "masked" not in known
-        names += [*([_MASK] if takes_operands else []), _TOGETHER]
+        names += [_MASK, _BESIDE_CAUSAL] if takes_operands else []
         return [Trial(name) for name in names] if setting.takes(_shapes(setting)[0][1]) else []
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
+        """Judges the values of an option, which then counts as varied."""
+        function = subject.variant.function
+        outcome = self._judged(subject, trial)
+        if outcome.skipped is not None or not isinstance(function, Adapted):
+            return outcome
+        name = function.open_options.get(trial.label)
+        operands = function.untried.items() if trial.label == _MASK else ()
+        given = [parameter for parameter, choices in operands if len([one for one in choices if one.call]) == 1]
+        return msgspec.structs.replace(outcome, varied=(*([] if name is None else [name]), *given))
+
+    def _judged(self, subject: Subject, trial: Trial) -> Outcome:
         function = subject.variant.function
         if not isinstance(function, Adapted):
             return Outcome(skipped=_NOTHING)
         open_ones = function.open_options
         if trial.label == _MASK:
             return _of_an_operand(subject, function)
-        if trial.label == _TOGETHER:
-            return _of_all(subject, function, [name for name in _VALUES if name in open_ones])
+        if trial.label == _BESIDE_CAUSAL:
+            return _of_causal(subject, function)
         if trial.label not in open_ones:
             return Outcome(skipped=_NOTHING)
-        if trial.label != _TEMPERATURE:
-            return _of_one(
-                subject, trial.label, is_plain=trial.label in (_PLAIN_OF_HEADS if subject.setting.has_heads else _PLAIN)
-            )
+        if trial.label != TEMPERATURE:
+            plain = _PLAIN_OF_HEADS if subject.setting.has_heads else _PLAIN
+            is_named = trial.label == "scale" and open_ones["scale"].lower() in LOGIT_SCALE.split()
+            return _of_one(subject, trial.label, is_plain=trial.label in plain or is_named)
         # A scale that is declared is given as a scale where the function takes one too.
-        call = (
-            f"{(function.call or PLAIN)[:-1]}, {open_ones[_TEMPERATURE]}=temperature)" if "scale" in open_ones else ""
-        )
+        call = f"{(function.call or PLAIN)[:-1]}, {open_ones[TEMPERATURE]}=temperature)" if "scale" in open_ones else ""
         return _of_one(subject, "scale", call, is_plain=True)
 
 
@@ -126,8 +123,8 @@ def _of_one(subject: Subject, name: str, call: str = "", *, is_plain: bool) -> O
     setting = subject.setting
     begun = setting.now()
     refused = None
-    for number, value in enumerate(each for each in _VALUES[name] if each != setting.operation.parameters[name]):
-        declared = {name: value, **_BESIDE.get(name, {})}
+    for number, value in enumerate(each for each in VALUES[name] if each != setting.operation.parameters[name]):
+        declared = {name: value, **BESIDE.get(name, {})}
         outcome = _judged(subject, declared, call, is_known=is_plain or bool(number), with_gradients=number == 0)
         if outcome.violations or outcome.fatal:
             return outcome
@@ -137,86 +134,57 @@ def _of_one(subject: Subject, name: str, call: str = "", *, is_plain: bool) -> O
     return Outcome(skipped=refused)
 
 
-def _of_all(subject: Subject, function: Adapted, names: Sequence[str]) -> Outcome:
-    """Judges the options together that are right one at a time, and then each alone once more.
+def _of_causal(subject: Subject, function: Adapted) -> Outcome:
+    """Judges the call without options, and a causal one, after calls with an operand and a causal flag, whatever these give.
 
     What a call leaves behind, such as a mask that is kept and written into, another call may meet.
     """
-    right = _right_alone(subject, names)
-    all_of_them = _all_of(subject, right)
-    several = _beside_causal(subject, function, right)
-    if len(all_of_them) > 1:
-        outcome = _judged(subject, all_of_them, "", is_known=True, with_gradients=False)
-        if outcome.violations or outcome.fatal:
-            return outcome
-        if (changed := _with(subject, all_of_them)) is not None:
-            several.append((f"with {_in_words(all_of_them)}", changed, _shapes(changed.setting)[0]))
+    several = _beside_causal(subject, function)
     for words, changed, shape in several:
         values = decode(ordinary_rows(*shape, changed.setting.fmt, changed.setting.seed), changed.setting.fmt)
         # Some of the first keys, which many queries of a causal mask see.
         values[:, 1::2] = -np.inf
-        outcome = _of_each_after(subject, partial(_found, changed, encode(values, changed.setting.fmt)), words, right)
+        outcome = _of_each_after(subject, partial(_found, changed, encode(values, changed.setting.fmt)), words)
         if outcome.violations or outcome.fatal:
             return outcome
     return Outcome(skipped=None if several else _NOTHING)
 
 
-def _beside_causal(
-    subject: Subject, function: Adapted, right: Mapping[str, _Alone]
-) -> list[tuple[str, Subject, tuple[int, int]]]:
+def _beside_causal(subject: Subject, function: Adapted) -> list[tuple[str, Subject, tuple[int, int]]]:
     """Returns calls with an operand and a causal flag, which say together what is hidden in many ways, and a shape of each.
 
     The shape is that of the matrix that a causal mask makes of a row, so that what is kept by shapes is met again.
     """
-    if "causal" not in right or right["causal"].subject.setting.operation.matrix is None:
+    causal = with_options(subject, _CAUSAL) if "causal" in function.open_options else None
+    matrix = None if causal is None else causal.setting.operation.matrix
+    if causal is None or matrix is None or _found(causal, _ordinary(causal)).violations:
         return []
-    shape = right["causal"].subject.setting.operation.matrix(_shapes(subject.setting)[0][1])
+    shape = matrix(_shapes(subject.setting)[0][1])
     found = []
     for call in _operand_calls(function):
         flagged = f"{call[:-1]}, {function.open_options['causal']}=True)"
         try:
-            changed = replace(subject, variant=load(with_call(subject.variant.name, flagged)))
+            changed = replace(
+                subject, variant=load(with_call(subject.variant.said, flagged), device=subject.device, as_said=True)
+            )
         except UsageError:
             continue
         found.append((f"as {flagged}", changed, shape))
     return found
 
 
-def _of_each_after(subject: Subject, call: Callable[[], Judged], words: str, right: Mapping[str, _Alone]) -> Outcome:
-    """Judges the call without options, and with each, after a call with several, whatever that gives."""
-    for declared, alone in [_Alone({}, subject), *right.values()]:
+def _of_each_after(subject: Subject, call: Callable[[], Judged], words: str) -> Outcome:
+    """Judges the call without options, and a causal one, after a call with several, whatever that gives."""
+    for declared in ({}, _CAUSAL):
+        alone = with_options(subject, declared) if declared else subject
         found = call()
-        if not found.fatal:
+        if not found.fatal and alone is not None:
             found = _found(alone, _ordinary(alone))
         wrong = tuple(v for v in found.violations if found.fatal or v.kind in WRONG_KINDS)
         if wrong:
             said = f"with {_in_words(declared) or 'no option'} after a call {words}, which nobody declares"
             return Outcome(violations=prefixed(wrong, said), fatal=found.fatal)
     return Outcome()
-
-
-def _right_alone(subject: Subject, names: Sequence[str]) -> dict[str, _Alone]:
-    """Returns what is declared, and the subject with it, for each option whose answer for ordinary rows is right."""
-    found = {}
-    for name in names:
-        value = next((each for each in _VALUES[name] if each != subject.setting.operation.parameters[name]), None)
-        if value is None:
-            continue
-        declared = {name: value, **_BESIDE.get(name, {})}
-        alone = _with(subject, declared)
-        if alone is not None and not _found(alone, _ordinary(alone)).violations:
-            found[name] = _Alone(declared, alone)
-    return found
-
-
-def _all_of(subject: Subject, right: Mapping[str, _Alone]) -> dict[str, Parameter]:
-    """Returns as many of the options as are judged together."""
-    found: dict[str, Parameter] = {}
-    for name, (declared, _) in right.items():
-        is_new = not (name == "biased" and "masked" in found)
-        if is_new and _with(subject, {**found, **declared}) is not None:
-            found |= declared
-    return found
 
 
 def _operand_calls(function: Adapted) -> list[str]:
@@ -232,7 +200,7 @@ def _of_an_operand(subject: Subject, function: Adapted) -> Outcome:
         return Outcome(skipped=_NOTHING)
     for call in known:
         try:
-            loaded = load(with_call(subject.variant.name, call))
+            loaded = load(with_call(subject.variant.said, call), device=subject.device, as_said=True)
         except UsageError as error:
             return Outcome(skipped=str(error))
         outcome = _compared(subject, replace(subject, variant=loaded), f"called as {call}", hides=True)
@@ -245,8 +213,12 @@ def _judged(
     subject: Subject, declared: Mapping[str, Parameter], call: str, *, is_known: bool, with_gradients: bool
 ) -> Outcome:
     """Judges calls with options, and says why if nothing of it counts: they are refused, or mean something else."""
-    shown = _in_words(declared) + (f" and called as {call}" if call else "")
-    changed = _with(subject, declared, call)
+    function = subject.variant.function
+    open_ones = function.open_options if isinstance(function, Adapted) else {}
+    own = [open_ones[name] for name in declared if not call and open_ones.get(name, name) != name]
+    given = f" given as {', '.join(own)}" if own else ""
+    shown = _in_words(declared) + given + (f" and called as {call}" if call else "")
+    changed = with_options(subject, declared, call)
     if changed is None:
         return Outcome(skipped=f"{shown} is not judged beside what is declared")
     options = f"--declare {_in_words(declared)}" + (f" --call '{call}'" if call else "")
@@ -275,15 +247,11 @@ def _is_other(subject: Subject, changed: Subject) -> bool:
 
 
 def _compared(subject: Subject, changed: Subject, words: str, *, hides: bool = False) -> Outcome:
-    """Judges a few matrices, and tells what is wrong with an option alone."""
+    """Judges a few matrices, and tells what is wrong with an option alone: what is wrong without it too is found elsewhere."""
     for bits in _matrices(changed, _shapes(changed.setting), hides=hides or _hides(changed)):
-        found = _found(changed, bits)
-        if _is_refusal(found):
-            return Outcome(skipped=f"{words}: refused, and nothing promises it")
-        caused = tuple(v for v in found.violations if found.fatal or v.kind in WRONG_KINDS | _ALWAYS)
-        # What is wrong without the option too is found elsewhere.
-        if caused and (found.fatal or not judged(subject, bits).violations):
-            return Outcome(violations=prefixed(caused, words), fatal=found.fatal)
+        outcome = beyond(_found(changed, bits), partial(judged, subject, bits), words, UNPROMISED)
+        if outcome.violations or outcome.fatal or outcome.skipped:
+            return outcome
     return Outcome()
 
 
@@ -313,35 +281,42 @@ def _found(subject: Subject, bits: Bits) -> Judged:
     found = judged(subject, bits)
     if FindingKind.NAN_MISMATCH not in {violation.kind for violation in found.violations}:
         return found
-    declared = msgspec.structs.replace(subject.setting.declaration, fully_masked="zero")
-    by_zeros = replace(
-        subject,
-        setting=replace(subject.setting, declaration=declared),
-        variant=replace(subject.variant, declaration=declared),
-    )
-    again = judged(by_zeros, bits)
+    again = judged(with_zeros(subject), bits)
     return found if again.violations else again
 
 
-def _is_refusal(found: Judged) -> bool:
-    is_raised = all(violation.kind is FindingKind.RAISED for violation in found.violations)
-    return found.output is None and not found.fatal and is_raised
+def with_zeros(subject: Subject) -> Subject:
+    """Returns the subject as if it declared zeros for rows that an option hides: nobody declares which of NaN and zeros these have."""
+    declared = msgspec.structs.replace(subject.setting.declaration, fully_masked="zero")
+    variant = replace(subject.variant, declaration=declared)
+    return replace(subject, setting=replace(subject.setting, declaration=declared), variant=variant)
 
 
 def _in_words(declared: Mapping[str, Parameter]) -> str:
     return ",".join(f"{name}={value_in_words(value)}" for name, value in declared.items())
 
 
-def _with(subject: Subject, declared: Mapping[str, Parameter], call: str = "") -> Subject | None:
+def with_options(subject: Subject, declared: Mapping[str, Parameter], call: str = "") -> Subject | None:
     """Returns the subject as if its options were declared, and its call given; None where these are not judged together."""
     setting, variant = subject.setting, subject.variant
     try:
         operation_of(variant.operation.name, {**variant.operation.parameters, **declared})
-        spec = with_declared(variant.name, _in_words(declared))
-        loaded = load(with_call(spec, call) if call else spec)
+        spec = with_declared(variant.said, _in_words(declared))
+        loaded = load(with_call(spec, call) if call else spec, device=subject.device, as_said=True)
     except UsageError:
         return None
+    if not call and not _gives(loaded.function, subject.variant.function, declared):
+        return None
     return replace(subject, variant=loaded, setting=replace(setting, declaration=loaded.declaration))
+
+
+def _gives(changed: object, function: object, declared: Mapping[str, Parameter]) -> bool:
+    """True if a call gives each option that the function's own call leaves open: a function may refuse two of them together."""
+    if not isinstance(changed, Adapted) or not isinstance(function, Adapted):
+        return True
+    asked = [name for name in declared if name in function.open_options]
+    given = names_in(changed.call)
+    return all(any(one.text in given for one in PARAMETERS if one.parameter == name) for name in asked)
 
 
 def _shapes(setting: Setting) -> Sequence[tuple[int, int]]:
@@ -355,10 +330,9 @@ def _matrices(subject: Subject, shapes: Sequence[tuple[int, int]], *, hides: boo
     for number, (rows, columns) in enumerate(shapes):
         if not setting.takes(columns):
             continue
-        values = decode(ordinary_rows(rows, columns, fmt, setting.seed), fmt) * np.resize(_FACTORS, (rows, 1))
+        values = spread(rows, columns, fmt, setting.seed)
         if number:
-            drawn = decode(telling_batch(columns, _TILE, fmt, np.random.default_rng(setting.seed), most=4 * rows), fmt)
-            finite = drawn[np.isfinite(drawn).all(axis=1)][:rows]
+            finite = finite_adversarial(rows, columns, fmt, setting.seed)
             values[: len(finite)] = finite
         if hides:
             # A causal query sees the first key alone.

@@ -6,6 +6,7 @@ from functools import reduce
 import msgspec
 
 from softcheck.contract import FindingKind, Violation
+from softcheck.facts import Where
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.toolchain.ptx import ObservedArithmetic
 from softcheck.variants.coverage import Arc, Branch, CodeLine, Line, never_run, one_sided
@@ -64,6 +65,8 @@ class SeenRegime(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     words: str
     """The regime's shapes among all that were explored, as a predicate."""
+    where: Where | None = None
+    """The same predicate; null in reports that were saved without it."""
     launches: tuple[str, ...] = ()
     """The kernels with their compile-time constants; none if calls launch no Triton kernel themselves."""
     paths: tuple[str, ...] = ()
@@ -108,8 +111,12 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The reason why the trial could not be made here, e.g. too little memory."""
     properties: dict[str, bool] = {}
     """Properties that are reported without being promised, e.g. ``batch_invariant``; True if this trial showed it."""
+    varied: tuple[str, ...] = ()
+    """Options of the function, and parameters of the operation, that had other values than usual in calls that were judged."""
     fatal: bool = False
     """True if the process can't continue after the trial: it ended, or its device can't be used any more."""
+    note: str | None = None
+    """A remark on what the trial saw and nobody promises."""
     tried: tuple[int, ...] = ()
     """Sizes that a probe over many sizes tried; ``violations`` then holds each kind at its smallest failing size."""
     failing: dict[FindingKind, tuple[int, ...]] = {}
@@ -134,12 +141,14 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Ways on from conditions that the trial's calls took, where it looked."""
     counts_all_calls: bool = False
     """True if every call's lines are counted, as from Python 3.12 on; set by the trial that looked for regimes."""
-    untried: int = 0
-    """Shapes that a probe over shapes planned and had no time for."""
+    is_cut: bool = False
+    """True if the trial's limit of time, or the device's memory, left out some of its calls or all of them."""
     arithmetic: KernelArithmetic | None = None
     """The arithmetic of the kernels that the trial called, if it read them."""
     sampled: RandomRows | None = None
     """The extent of random rows, if the trial drew them."""
+    ways: tuple[str, ...] = ()
+    """The circumstances of each violation, as ``softcheck.probes.space`` writes them; none where the trial's label says them."""
     witnesses: dict[FindingKind, str] = {}
     """Bits of a row that alone breaks the promise, by kind, as ``corpus add`` takes them."""
 
@@ -151,6 +160,8 @@ class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
     violation: Violation
     witness: str | None = None
     """Bits of a row that alone breaks the promise, if one is known."""
+    trial: str | None = None
+    """The trial's own label, where ``label`` names one call of several that the trial made."""
 
 
 class Conclusion(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -159,8 +170,16 @@ class Conclusion(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     findings: tuple[Shown, ...] = ()
     trials: int = 0
     """Trials that were made."""
+    planned: int = 0
+    """Trials that were planned, but for those that had nothing to try."""
+    cut: int = 0
+    """Trials of these that were not made in full for want of time or memory, or since the variant was given up."""
     skipped: tuple[str, ...] = ()
     """Reasons of the trials that were not made, each once."""
+    notes: tuple[str, ...] = ()
+    """Remarks of the trials on what nobody promises, each once."""
+    varied: tuple[str, ...] = ()
+    """Options and parameters that had other values than usual in some trial's judged calls."""
     properties: dict[str, bool] = {}
     """True for each property that was shown by every trial that looked for it."""
     arithmetic: KernelArithmetic | None = None

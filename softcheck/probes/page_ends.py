@@ -16,8 +16,8 @@ from softcheck.calling.call import TORCH_DTYPES, Placed, call_on_device, place, 
 from softcheck.calling.operands import placing
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind
-from softcheck.probes.base import Setting, Subject, Trial
-from softcheck.probes.helpers import GroupedProbe, only, ordinary_rows, prefixed
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.helpers import only, ordinary_rows, prefixed
 from softcheck.probes.mapping import UnmappedError, bytes_at_an_edge
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.poison import nan_filled
@@ -40,7 +40,7 @@ class _EdgeInput(NamedTuple):
     """True if each other operand of the call lies there in place of the input."""
 
 
-class PageEnds(GroupedProbe):
+class PageEnds(Probe):
     """Checks that nothing beyond the input and the other operands is read."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:

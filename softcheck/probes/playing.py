@@ -28,7 +28,6 @@ from softcheck.probes.modes import GRAPH, Function, asks_for_gradient, in_mode, 
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.replays import Replays
 from softcheck.probes.steps import Step
-from softcheck.variants.adapt import Adapted
 from softcheck.variants.registry import load_anew
 
 _LEFT_TO_OTHERS = frozenset({FindingKind.STATE_CHANGED, FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.EMPTY_REFUSED})
@@ -36,6 +35,9 @@ _LEFT_TO_OTHERS = frozenset({FindingKind.STATE_CHANGED, FindingKind.OUT_OF_BOUND
 
 
 _MANY_ELEMENTS = 1 << 13
+
+_TUNED = ("autotune", "load_inline")
+"""Parts of code whose first call measures configurations, or runs a compiler of C++."""
 
 _SLEPT = 0.1
 """Seconds of the longest pause that is slept through; of a longer one a stand-in clock alone tells."""
@@ -47,13 +49,13 @@ _INFERENCE_TENSOR = "nference tensor"
 class Copies:
     """Fresh copies of a variant, whose module has not been called yet.
 
-    Where a module can't be imported twice, or a new copy's first call is slow, as where torch.compile compiles it, every
-    copy is the variant itself.
+    Where a module can't be imported twice, or a new copy's first call is slow, as where torch.compile compiles it or a
+    kernel is tuned, every copy is the variant itself.
     """
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self.are_fresh = not _names_torch_compile(subject.variant.function)
+        self.are_fresh = not _begins_slowly(subject)
 
     def one(self) -> Function:
         """Returns one more copy."""
@@ -62,14 +64,10 @@ class Copies:
             return function
         try:
             with StandInClock().shown():
-                copy = load_anew(self._subject.variant.name).function
+                return load_anew(self._subject.variant, self._subject.device).function
         except UsageError:
             self.are_fresh = False
             return function
-        if isinstance(copy, Adapted):
-            # Else the first call of a history would decide how the function is called.
-            copy.called_as(function)
-        return copy
 
 
 class Player:
@@ -100,7 +98,7 @@ class Player:
         bits = step.bits()
         placed = self._placed(step, bits)
         if step.failing:
-            with handing_out(_failing(step.failing)):
+            with handing_out(failing(step.failing)):
                 self._call_in_vain(placed.view)
         is_graph = step.mode == GRAPH
         function = self._replays.replaying(self._function) if is_graph else in_mode(self._function, step.mode)
@@ -186,12 +184,14 @@ class Player:
             self._function(x)
 
 
-def _names_torch_compile(function: Function) -> bool:
-    """True if the source of a function's module speaks of torch.compile."""
+def _begins_slowly(subject: Subject) -> bool:
+    """True if the source of a function's module speaks of what makes a copy's first call slow: on a GPU, tuning is such too."""
+    slow = ("torch.compile", *_TUNED) if subject.setting.on_gpu else ("torch.compile",)
     try:
-        return "torch.compile" in inspect.getsource(sys.modules[function.__module__])
+        source = inspect.getsource(sys.modules[subject.variant.function.__module__])
     except (AttributeError, KeyError, OSError, TypeError):
         return False
+    return any(name in source for name in slow)
 
 
 def _is_left_out(violation: Violation, step: Step) -> bool:
@@ -203,7 +203,7 @@ def _is_left_out(violation: Violation, step: Step) -> bool:
     return violation.kind in _LEFT_TO_OTHERS
 
 
-def _failing(number: int) -> Callable[[torch.Tensor, bool], torch.Tensor]:
+def failing(number: int) -> Callable[[torch.Tensor, bool], torch.Tensor]:
     """Makes the allocation of this number fail, from 1 on."""
     left = number
 

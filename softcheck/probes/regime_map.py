@@ -9,10 +9,11 @@ from itertools import chain
 
 import numpy as np
 
+from softcheck.facts import Where
 from softcheck.probes.base import Subject
 from softcheck.probes.outcome import SeenRegime
 from softcheck.probes.shape_plan import ROW_COUNTS, WIDTHS_OF_MODELS, Shape, Space
-from softcheck.probes.shape_predicate import describe_shapes
+from softcheck.probes.shape_predicate import EVERYWHERE, shapes_where
 from softcheck.variants.exploration import explore
 from softcheck.variants.signatures import CallPath, Launch
 from softcheck.variants.source import Source
@@ -35,13 +36,14 @@ class Regime:
     """Operations of torch."""
     paths: frozenset[str]
     """Names of the paths of its shapes: several, where a constant equals a size by chance."""
-    words: str
+    where: Where
     """A predicate that holds for these of all explored shapes."""
 
     def seen(self) -> SeenRegime:
         """The regime in a form that travels between processes."""
         return SeenRegime(
-            words=self.words,
+            words="all shapes" if self.where == EVERYWHERE else self.where.words(),
+            where=self.where,
             launches=tuple(map(str, self.launches)) or self.operations,
             paths=tuple(sorted(self.paths)),
             narrowest=self.shapes[0],
@@ -130,9 +132,9 @@ def _regimes(found: Mapping[Shape, CallPath]) -> list[Regime]:
     for group in groups:
         shapes = sorted((shape for shape, _ in group), key=lambda shape: (shape.elements, shape))
         path = group[0][1]
-        words = describe_shapes(list(found), set(shapes)) if len(groups) > 1 else "all shapes"
+        where = shapes_where(list(found), set(shapes)) if len(groups) > 1 else EVERYWHERE
         paths = frozenset(path.name for _, path in group)
-        regimes.append(Regime(tuple(shapes), path.launches, path.operations, paths, words))
+        regimes.append(Regime(tuple(shapes), path.launches, path.operations, paths, where))
     return sorted(regimes, key=lambda regime: regime.shapes[0].elements)
 
 

@@ -16,13 +16,13 @@ _MOST_IN_A_REGIME = 48
 
 @dataclass(frozen=True, slots=True)
 class PlannedShape:
-    """A shape to try. ``calls`` calls hold as many telling rows as there are, if one call holds fewer."""
+    """A shape to try. ``calls`` calls hold as many adversarial rows as there are, if one call holds fewer."""
 
     shape: Shape
     tile: int
     calls: int = 1
     is_first: bool = False
-    """True for the first shapes of a regime, which have time of their own."""
+    """True for the first shapes of a regime, which have a budget of their own."""
     programs: int | None = None
     """The programs of a call, if that is known; else each row counts as one."""
 
@@ -31,21 +31,21 @@ class PlannedShape:
 class TrialLimits:
     """Limits of one trial on one backend."""
 
-    seconds: float
-    seconds_for_firsts: float
-    """Seconds beside these for the first shapes of all regimes."""
+    budget: float
+    """Cost of all calls: one for each, and what their programs and elements add."""
+    budget_for_firsts: float
+    """Cost beside this of the first shapes of all regimes."""
+    elements_per_cost: int
+    """Elements that cost as much as one program or call."""
     most_columns: int
     most_elements: int
     rows: int
-    """Telling rows for a shape whose row count is free."""
+    """Adversarial rows for a shape whose row count is free."""
     most_batch: int
     """Elements of a call whose row count is free; there are ``least_rows`` rows in any case."""
     least_rows: int
     calls: int
     """Calls with one row each."""
-    seconds_per_row: float
-    """Seconds that a program of a quick kernel takes, judgement included."""
-    seconds_per_element: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +155,6 @@ PLANS: dict[str, Plan] = {
     "anywhere": _anywhere,
 }
 
-CIRCUMSTANCES = "circumstances"
-"""The trial of circumstances that conditions in the source name."""
-
 EXPLORING = "regimes"
 """The trial that looks for regimes."""
 
@@ -169,16 +166,16 @@ _SHARES = {
     "rows": 0.1,
     "elements": 0.15,
     "anywhere": 0.1,
-    CIRCUMSTANCES: 0.1,
 }
-"""Parts of the time that a probe may take."""
+"""Parts of the budget of a probe."""
 
 _OF_WIDTHS = frozenset({"widths", "tiles"})
 """Trials of many widths."""
 
-_SECONDS, _SECONDS_INTERPRETED = 5.0, 8.0
+_BUDGET, _BUDGET_INTERPRETED = 5000, 2400
+"""Costs of all trials together."""
 _PATIENCE = 3
-"""A regime may begin at some hundred rows, which the interpreter takes longer for than for all others."""
+"""A regime may begin at some hundred rows, which cost more under the interpreter than all others."""
 _WIDEST, _WIDEST_INTERPRETED = 2**18, 2**17
 
 
@@ -187,25 +184,20 @@ def limits_of(setting: Setting, label: str) -> TrialLimits:
     on_gpu = setting.on_gpu
     promised = (setting.declaration.column_limit(setting.dtype), setting.widest)
     widest = min(limit for limit in (*promised, _WIDEST if on_gpu else _WIDEST_INTERPRETED) if limit is not None)
-    seconds = (
-        (_SECONDS if on_gpu else _SECONDS_INTERPRETED)
-        * _SHARES[label]
-        * setting.time_share
-        / (2 if setting.quick else 1)
+    budget = (
+        (_BUDGET if on_gpu else _BUDGET_INTERPRETED) * _SHARES[label] * setting.time_share / (2 if setting.quick else 1)
     )
     heavier = setting.operation.per_logit(widest)
     return TrialLimits(
-        seconds=seconds,
-        # Calls on a GPU take no time, but compiling for another path does.
-        seconds_for_firsts=0.0 if on_gpu else _PATIENCE * seconds,
+        budget=budget,
+        budget_for_firsts=0.0 if on_gpu else _PATIENCE * budget,
+        elements_per_cost=2**19 if on_gpu else 2**13,
         most_columns=widest,
         most_elements=(2**24 if on_gpu else 2**22) // heavier,
-        # Few telling rows show a width that is cut up wrongly, and widths are many.
+        # Few adversarial rows show a width that is cut up wrongly, and widths are many.
         rows=192 if on_gpu else 11 if label in _OF_WIDTHS else 24,
         most_batch=((2**19 if label == "widths" else 2**17) if on_gpu else 2**13 if label in _OF_WIDTHS else 2**15)
         // heavier,
         least_rows=16 if on_gpu else 4 if label in _OF_WIDTHS else 6,
         calls=192 if on_gpu else 64,
-        seconds_per_row=1e-7 if on_gpu else 2e-3,
-        seconds_per_element=1e-8 if on_gpu else 2e-7,
     )

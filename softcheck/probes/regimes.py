@@ -1,8 +1,8 @@
-"""Telling rows at every size at which a kernel may change its ways, as its source and common habits suggest.
+"""Adversarial rows at every size at which a kernel may change its ways, as its source and common habits suggest.
 
 Many kernels are right on ordinary sizes and wrong in one path: for one row, from some width on, where the number of
 tiles is odd, or beyond some number of elements. The shapes come from ``shape_plan``, the rows from ``cases.telling``.
-Each trial has a limit of time, and says how many of its shapes were not tried.
+Each trial has a budget of calls, programs and elements, and says whether shapes were not tried.
 """
 
 import inspect
@@ -14,15 +14,15 @@ import msgspec
 import numpy as np
 
 from softcheck.contract import FindingKind
+from softcheck.facts import Sweep
 from softcheck.probes import shape_plan
 from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
 from softcheck.probes.outcome import Conclusion, Outcome, SeenRegime, Shown
-from softcheck.probes.regime_circumstances import try_circumstances
 from softcheck.probes.regime_map import Regime, regimes_of
-from softcheck.probes.regime_plans import CIRCUMSTANCES, EXPLORING, PLANS, PlannedShape, Planning, limits_of
+from softcheck.probes.regime_plans import EXPLORING, PLANS, PlannedShape, Planning, limits_of
 from softcheck.probes.shape_plan import Shape, Space
-from softcheck.probes.shape_predicate import describe_shapes
-from softcheck.probes.sweep import merged, shapes_judged
+from softcheck.probes.shape_predicate import shapes_where
+from softcheck.probes.sweep import merged, over_sizes, shapes_judged
 from softcheck.probes.tour import Tour
 from softcheck.variants import executed
 from softcheck.variants.coverage import code_branches, code_lines
@@ -30,7 +30,7 @@ from softcheck.variants.source import source_of
 
 _MOST_PLANNED = 2000
 
-_UNTRIED = "some shapes were left out, since each trial has a limit of time"
+_UNTRIED = "some shapes were left out, since each trial has a budget of calls and elements"
 
 
 class _Regimes(Probe):
@@ -38,7 +38,7 @@ class _Regimes(Probe):
         if not setting.takes(1):
             return []
         plans = list(PLANS)[:2] if setting.quick else list(PLANS)
-        return [Trial(label, label) for label in (*plans, CIRCUMSTANCES)]
+        return [Trial(label, label) for label in plans]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         source = source_of(subject.variant.function)
@@ -47,9 +47,6 @@ class _Regimes(Probe):
         numbers = shape_plan.numbers_of(sizes, largest=limits.most_elements)
         space = Space(numbers, limits.most_columns, limits.most_elements, tuple(n for n in numbers if n in sizes))
         rng = np.random.default_rng([source.digest, subject.setting.seed])
-
-        if trial.label == CIRCUMSTANCES:
-            return try_circumstances(subject, source, space, limits, rng)
         found: list[Regime] = []
 
         def regimes() -> list[Regime]:
@@ -89,7 +86,7 @@ class _Regimes(Probe):
         """Returns one finding per kind, with the shapes that show it as a predicate over rows and columns."""
         tried = {Shape(*shape) for _, outcome in done for shape in outcome.shapes}
         found = (_kind_over_shapes(done, kind, tried) for kind in FindingKind)
-        untried = any(outcome.untried for _, outcome in done)
+        is_cut = any(outcome.is_cut for _, outcome in done)
         others = [
             Shown(trial.label, violation)
             for trial, outcome in done
@@ -99,7 +96,7 @@ class _Regimes(Probe):
         return Conclusion(
             findings=(*(shown for shown in found if shown is not None), *others),
             trials=sum(outcome.skipped is None or bool(outcome.shapes) for _, outcome in done),
-            skipped=(*skipped_of(done), *((_UNTRIED,) if untried else ())),
+            skipped=(*skipped_of(done), *((_UNTRIED,) if is_cut else ())),
             regimes=_judged_regimes(done),
             code=tuple(line for _, outcome in done for line in outcome.code),
             branches=tuple(branch for _, outcome in done for branch in outcome.branches),
@@ -137,11 +134,13 @@ def _kind_over_shapes(done: Sequence[tuple[Trial, Outcome]], kind: FindingKind, 
     refusal = violation.refusal
     if refusal is not None and any(_is_larger(shape, least) for shape in tried - failing):
         refusal = None
-    message = (
-        f"{_regime_of(done, failing)}{describe_shapes(tried, failing)} ({len(failing)} of {len(tried)} shapes tried); "
-        f"at rows = {least.rows}, columns = {least.columns}: {violation.message}"
+    swept = Sweep(failing=len(failing), tried=len(tried))
+    found = over_sizes(
+        violation, shapes_where(tried, failing), swept, f"rows = {least.rows}, columns = {least.columns}"
     )
-    return Shown(label, msgspec.structs.replace(violation, message=message, refusal=refusal))
+    regime = _regime_of(done, failing)
+    found = found.told(f"in the regime {regime}", regime=regime) if regime else found
+    return Shown(label, msgspec.structs.replace(found, refusal=refusal))
 
 
 def _regime_of(done: Sequence[tuple[Trial, Outcome]], failing: set[Shape]) -> str:
@@ -156,7 +155,7 @@ def _regime_of(done: Sequence[tuple[Trial, Outcome]], failing: set[Shape]) -> st
     holding = [regime for regime in regimes if paths <= set(regime.paths)]
     if len(regimes) < 2 or not paths or len(holding) != 1:
         return ""
-    return f"in the regime {holding[0].words} [{', '.join(holding[0].launches) or 'no kernel'}]: "
+    return f"{holding[0].words} [{', '.join(holding[0].launches) or 'no kernel'}]"
 
 
 def _judged_regimes(done: Sequence[tuple[Trial, Outcome]]) -> tuple[SeenRegime, ...]:

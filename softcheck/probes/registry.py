@@ -1,7 +1,7 @@
 """Names of the probes, known without importing torch, and their modules."""
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from softcheck.errors import UsageError, near_matches
 
@@ -13,13 +13,12 @@ PROBES: dict[str, str] = {
     "page_ends": "reads beyond an input or operand that begins or ends where mapped memory does: they fault",
     "unwritten": "results that change with what uninitialised memory held",
     "neighbours": "rows that change when other rows hold NaN, infinities or huge values",
-    "first_rows": "rows beside a first or last row of zeros, sorted numbers, probabilities, or all of them so: what tells a wrapper's way",
+    "first_rows": "rows beside a first or last row of zeros, sorted numbers or probabilities, by which a wrapper may choose its path",
     "input_untouched": "inputs that are written to, and outputs that are not memory of their own",
-    "layouts": "strides, offsets and base addresses that are ignored",
-    "operand_layouts": "one operand of a call, or out=, at other strides than the others, and one mask for several rows or heads",
+    "shared_masks": "one mask for several rows, heads or batches",
     "empties": "no rows, no columns, and empty slices of larger matrices",
     "sizes": "widths 1 to 1100, around powers of two to 2^17, and to 2^20: which of them fail, as a predicate",
-    "regimes": "telling rows at the sizes that a kernel's source names: widths, tiles, row counts, elements, magnitudes",
+    "regimes": "adversarial rows at the sizes that a kernel's source names: widths, tiles, row counts, elements, magnitudes",
     "grid_limits": "0 rows, 65535, 65536 and 2^20 + 1 rows: the limits of launch grids",
     "shapes": "1 to 2^20 rows in every layout, wide rows in every layout, 2^24 elements in rows of 1 to 8",
     "batches": "means and sums of losses over other numbers of rows",
@@ -35,20 +34,53 @@ PROBES: dict[str, str] = {
     "fusion": "kernels compiled with and without fused multiply and add",
     "launch_options": "num_warps from 1 to 16, and splits from 1 to 7, where they can be passed, and each configuration of autotuned kernels",
     "torch_options": "dim= over other dimensions than the last, dtype= of a wider type, and calls after one with another option",
-    "options": "masks, scales, smoothing and other options that calls leave at their defaults, one at a time and together",
+    "options": "masks, scales, smoothing and other options that calls leave at their defaults, one at a time",
     "torch_transforms": "functions mapped by torch.vmap, and modules that were copied, saved, cast, or set to training",
+    "meetings": "circumstances that meet: sizes, dimensions, layouts, contents, options, gradients, modes and earlier calls",
     "arithmetic": "compiled kernels that compute otherwise than declared, read off their PTX",
-    "volume": "every value in telling rows, and fresh random rows of every family: 10^10 elements on a GPU",
+    "volume": "every value in adversarial rows, and fresh random rows of every family: 10^10 elements on a GPU",
     "addresses": "offsets computed in 32 bits, beyond 2^31 elements",
-    "invalid_targets": "targets that are no columns, where a loss declares nothing of them: reads and writes elsewhere",
+    "invalid_targets": "targets that are no columns, where a loss declares nothing of them: stores elsewhere",
 }
 """Probes in the order in which they run, each with the faults it looks for. ``softcheck.probes.NAME`` holds its
-``PROBE``."""
+``PROBE``, unless another place is named for it."""
+
+_PLACES: dict[str, str] = {
+    name: f"relations:{name.upper()}" for name in ("batch_invariance", "shifts", "permutations", "appended_masks")
+}
+"""Modules and constants of probes that share a module."""
+
+SLICES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "layouts": (
+        "strides, offsets and base addresses that are ignored",
+        ("columns", "rows", "contents", "dims", "layout", "offset"),
+    ),
+    "operand_layouts": (
+        "one operand of a call, or out=, at other strides than the others, and heads as a projection leaves them",
+        ("layout", "offset", "layout of ", "out"),
+    ),
+}
+"""Parts of the space of ``meetings`` by name: the faults that each looks for, and the axes on which it has values that are not
+plain. A report runs the whole space, and a slice where it is asked for by name."""
+
+Effort = Literal["quick", "normal", "thorough"]
+"""How much probes try: the few trials that show most, what a report makes, or calls of ways in the thousands."""
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
+
+MEETINGS = "meetings"
+"""The probe of circumstances that meet, which can be asked for one call."""
 
 EXCLUSIVE: dict[str, int] = {"addresses": 4 * 2**32}
 """Probes that take so much of a GPU's memory that no two may run at once, and the most elements that each needs."""
 
-WIDEST: dict[str, int] = {"sizes": 2**20, "regimes": 2**18, "appended_masks": 65537, "volume": 2**17, "layouts": 2**16}
+WIDEST: dict[str, int] = {
+    "sizes": 2**20,
+    "regimes": 2**18,
+    "appended_masks": 65537,
+    "volume": 2**17,
+    "meetings": 65537,
+    **dict.fromkeys(SLICES, 65537),
+}
 """Columns of the widest rows that a probe tries on a GPU. A probe that is not named tries at most ``WIDE``."""
 
 WIDE = 2**15
@@ -56,7 +88,7 @@ WIDE = 2**15
 HEAVY: tuple[str, ...] = ("volume",)
 """Probes that keep a GPU busy. Two of them run at once, so that one computes on the host while the other has the GPU."""
 
-LONG: tuple[str, ...] = ("volume", "regimes", "histories", "sizes", "grid_limits")
+LONG: tuple[str, ...] = ("volume", "meetings", "regimes", "histories", "sizes", "grid_limits")
 """Probes that take longest. They begin first, so that none runs alone at the end."""
 
 TELLING: tuple[str, ...] = ("sizes", "grid_limits", "regimes")
@@ -66,13 +98,26 @@ Widths come before row counts, since a row count may fail for the contents of it
 
 def load(name: str) -> "Probe":
     """Loads a probe by name. Imports torch. Raises UsageError for an unknown name."""
-    check_name(name)
-    probe: Probe = importlib.import_module(f"softcheck.probes.{name}").PROBE
+    if check_name(name) in SLICES:
+        from softcheck.probes.meetings import Meetings
+
+        return Meetings(SLICES[name][1])
+    module, _, constant = _PLACES.get(name, name).partition(":")
+    probe: Probe = getattr(importlib.import_module(f"softcheck.probes.{module}"), constant or "PROBE")
     return probe
 
 
 def check_name(name: str) -> str:
     """Returns the name itself. Raises UsageError, with near matches, if no probe has it."""
-    if name not in PROBES:
-        raise UsageError(f"unknown probe {name!r}; {near_matches(name, list(PROBES))}")
+    if name not in (known := described()):
+        raise UsageError(f"unknown probe {name!r}; {near_matches(name, list(known))}")
     return name
+
+
+def described() -> dict[str, str]:
+    """Returns the faults that each probe and each slice looks for, by name."""
+    slices = {
+        name: f"{faults}: meetings of {', '.join(map(str.strip, axes))} alone"
+        for name, (faults, axes) in SLICES.items()
+    }
+    return {**PROBES, **slices}

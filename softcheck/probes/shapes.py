@@ -1,6 +1,6 @@
 """Row counts and widths in every layout: few rows, tiles of rows and their neighbours, very many rows, wide rows.
 
-Widths alone are for ``sizes`` and layouts alone for ``layouts``: a width that is wrong in three packed rows, and a layout
+Widths alone are for ``sizes`` and layouts alone for ``meetings``: a width that is wrong in three packed rows, and a layout
 that is wrong in three rows of 129, are left to them. A finding here is of the row count, or of both together.
 """
 
@@ -11,20 +11,21 @@ from functools import cache
 import msgspec
 import numpy as np
 
-from oracles.formats import Bits, Format, encode
+from oracles.formats import Bits, Format
 from softcheck.cases.case import PACKED, Layout
+from softcheck.cases.matrix_layouts import strided_layouts
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
-from softcheck.probes.base import Setting, Subject, Trial, skipped_of
-from softcheck.probes.beside import judge_beside, over_both, with_shapes
-from softcheck.probes.helpers import GroupedProbe, moved, ordinary_rows, prefixed
-from softcheck.probes.layouts import strided_layouts
+from softcheck.facts import Where
+from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
+from softcheck.probes.beside import is_plain, judge_beside, over_both, with_shapes
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.shape_plan import Shape
+from softcheck.probes.space.contents import ordinary_rows, unlike_rows
 from softcheck.probes.sweep import conclude_sweep, shapes_judged, sweep
 
 _FEW, _FEW_INTERPRETED, _FEWEST = (1, 2, 3, 15, 16, 17), (1, 2, 3, 17), (1, 2, 3)
 _KNOWN = 3
-"""Rows with which ``sizes`` and ``layouts`` may find what is wrong in any number of rows."""
+"""Rows with which ``sizes`` and ``meetings`` may find what is wrong in any number of rows."""
 _MORE = (33, 129, 65, 32, 64, 31, 63, 128, 127, 257, 256, 1025)
 """Row counts around tiles of rows, those first that show most: one more than whole tiles."""
 _MANY = (4095, 4096, 4097)
@@ -40,12 +41,6 @@ _SECONDS_PACKED, _SECONDS, _SECONDS_INTERPRETED, _SECONDS_EACH = 0.6, 0.2, 0.4, 
 _LAYOUTS = ("transposed", "row-step", "column-slice", "every-second-column", "expanded-rows")
 
 _ELEMENTS = 2**24
-_PERIOD = 1_000_003
-"""Elements after which large inputs repeat themselves: a prime, so that rows a power of two apart differ."""
-_FAR = 150.0
-"""Distance of some rows from the others, at which their exponentials vanish beside those."""
-_FEW_ELEMENTS = 2**15
-"""Elements up to which inputs have a fully masked row. The judge's screen does not pass such rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,7 @@ class _Rows:
         return {"packed": PACKED, "offset": Layout(offset=1), **strided_layouts(rows, self.columns)}[self.layout]
 
 
-class _Shapes(GroupedProbe):
+class _Shapes(Probe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         strided = _LAYOUTS if "strided" in setting.declaration.layouts else ()
         # The rows of heads' operands lie apart wherever the matrix is not packed.
@@ -103,10 +98,11 @@ class _Shapes(GroupedProbe):
         concluded = conclude_sweep(swept, "rows", "row counts")
         return msgspec.structs.replace(
             _with_other_widths(subject, asked, [each for _, each in swept]),
-            violations=prefixed([shown.violation for shown in concluded.findings], asked.where),
+            violations=tuple(shown.violation for shown in concluded.findings),
             tried=tuple(sorted(n for _, each in swept for n in each.tried)),
             judged_shapes=concluded.judged_shapes,
             skipped=next((each.skipped for _, each in swept if each.skipped is not None), None),
+            is_cut=any(each.is_cut for _, each in swept),
         )
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
@@ -145,17 +141,20 @@ def _with_other_widths(subject: Subject, asked: _Rows, swept: Sequence[Outcome])
 
 
 def _over_both(done: Sequence[tuple[Trial, Outcome]]) -> list[tuple[Trial, Outcome]]:
-    """Puts a predicate over rows and columns before each violation, where both decide in all trials on the layout."""
+    """Puts the layout and the width before each violation, and a predicate over both sizes where they decide in all trials on the layout."""
 
     @cache
-    def words(layout: str, kind: FindingKind) -> str | None:
+    def where(layout: str, kind: FindingKind) -> Where | None:
         return over_both([each for trial, each in done if trial.parameters.layout == layout], kind, axis=0)
 
     def told(asked: _Rows, violation: Violation) -> Violation:
-        both = words(asked.layout, violation.kind)
-        rest = violation.message.removeprefix(f"{asked.where}: ")
-        message = f"{asked.layout}, {both}; at {asked.columns} columns {rest}"
-        return msgspec.structs.replace(violation, message=message) if both else violation
+        both = where(asked.layout, violation.kind)
+        way = {"layout": asked.layout, "columns": str(asked.columns)}
+        if both is None or not is_plain(both):
+            return violation.told(asked.where, **way)
+        message = f"{asked.layout}, {both.words()}; at {asked.columns} columns {violation.message}"
+        facts = msgspec.structs.replace(violation.facts.beside(**way), where=both)
+        return msgspec.structs.replace(violation, message=message, facts=facts)
 
     return [
         (trial, msgspec.structs.replace(each, violations=tuple(told(trial.parameters, v) for v in each.violations)))
@@ -201,7 +200,7 @@ def _swept(subject: Subject, asked: _Rows) -> Outcome:
     return sweep(
         subject,
         asked.counts,
-        lambda rows: _telling(rows, asked, subject.setting.fmt, subject.setting.seed),
+        lambda rows: _rows_of(rows, asked, subject.setting.fmt, subject.setting.seed),
         layout=asked.placing,
         dispensable=asked.dispensable,
         seconds=(_SECONDS_PACKED if asked.layout == "packed" else seconds) * subject.setting.time_share,
@@ -209,24 +208,7 @@ def _swept(subject: Subject, asked: _Rows) -> Outcome:
     )
 
 
-def _telling(rows: int, asked: _Rows, fmt: Format, seed: int) -> Bits:
-    """Bits of rows that all differ, [rows, columns].
-
-    The largest logit stands first in a quarter of the rows and last in another. One row in 16 lies far below the others, so that a
-    maximum that rows share shows. Where there are few elements, one row in 16 is fully masked.
-    """
-    columns = asked.columns
+def _rows_of(rows: int, asked: _Rows, fmt: Format, seed: int) -> Bits:
     if asked.layout == "expanded-rows":
-        return np.repeat(ordinary_rows(1, columns, fmt, seed), rows, axis=0)
-    if rows * columns <= _PERIOD:
-        bits = ordinary_rows(rows, columns, fmt, seed)
-    else:
-        bits = np.resize(ordinary_rows(1, _PERIOD, fmt, seed), (rows, columns))
-    if columns > 1:
-        peak, masked = encode(np.array([9.0, -np.inf]), fmt)
-        bits[::4, 0] = peak
-        bits[1::4, -1] = peak
-        bits[11::16] = moved(bits[11::16], -_FAR, fmt)
-        if bits.size <= _FEW_ELEMENTS:
-            bits[6::16] = masked
-    return bits
+        return np.repeat(ordinary_rows(1, asked.columns, fmt, seed), rows, axis=0)
+    return unlike_rows(rows, asked.columns, fmt, seed)

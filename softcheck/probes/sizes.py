@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
-from oracles.formats import Bits, Format, encode
 from softcheck.contract import WRONG_KINDS, FindingKind
+from softcheck.facts import Where
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.beside import judge_beside, over_both, with_shapes
+from softcheck.probes.beside import is_plain, judge_beside, over_both, with_shapes
 from softcheck.probes.judged import Calls
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.shape_plan import Shape
+from softcheck.probes.space.contents import edge_rows
 from softcheck.probes.sweep import conclude_sweep, sweep
 
 _DENSE_TO = 1100
@@ -43,17 +45,19 @@ class _Sizes(Probe):
         outcome = sweep(
             subject,
             order,
-            lambda columns: telling_rows(columns, setting.fmt, rows=_rows(setting, columns), seed=setting.seed),
+            lambda columns: edge_rows(columns, setting.fmt, rows=_rows(setting, columns), seed=setting.seed),
             dispensable=frozenset(n for n in widths if n <= _DENSE_TO and n not in _EDGES),
         )
         return _with_other_rows(subject, outcome)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        def words(predicate: str, kind: FindingKind) -> str:
+        def beside(where: Where, kind: FindingKind) -> Where:
             both = over_both((outcome for _, outcome in done), kind, axis=1)
-            return predicate if both is None else both or f"{predicate} with some row counts"
+            if both is None or is_plain(both):
+                return both or where
+            return msgspec.structs.replace(where, partly=True)
 
-        return conclude_sweep(done, "N", "widths", words=words)
+        return conclude_sweep(done, "columns", "widths", beside=beside)
 
 
 PROBE = _Sizes()
@@ -73,10 +77,10 @@ def _with_other_rows(subject: Subject, outcome: Outcome) -> Outcome:
         return with_shapes(outcome, known)
 
     def judge(shape: Shape) -> frozenset[FindingKind]:
-        """In one row each of the telling rows is tried; in many, as many as fit, and the same rows under another seed."""
+        """In one row each of the adversarial rows is tried; in many, as many as fit, and the same rows under another seed."""
         base = _rows(setting, shape.columns)
         parts = [
-            telling_rows(shape.columns, setting.fmt, rows=base, seed=setting.seed + number)
+            edge_rows(shape.columns, setting.fmt, rows=base, seed=setting.seed + number)
             for number in range(-(-shape.rows // base))
         ]
         rows = np.concatenate(parts)
@@ -94,21 +98,6 @@ def _with_other_rows(subject: Subject, outcome: Outcome) -> Outcome:
     counts = _OTHER_ROWS_ON_GPU if setting.on_gpu else _OTHER_ROWS
     lines = [[Shape(n, shape.columns) for n in sorted({*counts, shape.rows})] for shape in (least, *near)]
     return with_shapes(outcome, judge_beside(lines, known, judge))
-
-
-def telling_rows(columns: int, fmt: Format, *, rows: int, seed: int) -> Bits:
-    """Bits of up to four rows that show faults which ordinary rows hide, [rows, columns].
-
-    The first row has logits around -30, which show padding that is read as 0; its largest logit is in the last column
-    and shows a dropped tail. The second row is ordinary. The third and the fourth have their largest logit in the first
-    and the last column.
-    """
-    generator = np.random.default_rng([seed, columns])
-    values = 2.0 * generator.standard_normal((4, columns))
-    values[0] -= 30.0
-    values[0, -1] = -22.0
-    values[2, 0] = values[3, -1] = 12.0
-    return encode(values[:rows], fmt)
 
 
 def _widths(setting: Setting) -> Sequence[int]:

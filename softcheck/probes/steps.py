@@ -9,9 +9,9 @@ import numpy as np
 
 from oracles.formats import FORMATS, Bits, Format, decode, encode
 from softcheck.cases.case import PACKED, Layout
+from softcheck.cases.matrix_layouts import strided_layouts
 from softcheck.probes.base import Setting
 from softcheck.probes.helpers import ordinary_rows
-from softcheck.probes.layouts import strided_layouts
 from softcheck.probes.modes import PARAMETER
 
 BESIDE = ("collect", "one-dimensional", "integers", "undeclared-dtype")

@@ -8,12 +8,13 @@ from oracles.formats import Bits
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError
+from softcheck.facts import Measure, Sweep, Where
 from softcheck.probes.arrivals import MOST
 from softcheck.probes.base import Subject, Trial, skipped_of
 from softcheck.probes.judged import Calls, Judged
 from softcheck.probes.judged_shapes import by_kind, together
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
-from softcheck.probes.predicate import describe
+from softcheck.probes.predicate import sizes_of
 
 _SECONDS = 0.5
 _SECONDS_EACH = 0.05
@@ -41,6 +42,7 @@ def sweep(
     spent, judging, paid = 0.0, 0.0, 0
     for size in sizes:
         if size in dispensable and max(spent, judging / 10) > max(seconds, seconds_each * paid):
+            seen.is_cut = True
             continue
         try:
             bits = make(size)
@@ -66,6 +68,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self.fatal = False
+        self.is_cut = False
         self.skipped: str | None = None
         """The reason why some sizes could not be tried."""
         self.shapes: dict[int, tuple[int, int]] = {}
@@ -96,6 +99,7 @@ class _Seen:
             ),
             fatal=self.fatal,
             skipped=self.skipped,
+            is_cut=self.is_cut,
         )
 
 
@@ -116,22 +120,22 @@ def merged(known: Violation | None, violation: Violation, *, first: bool) -> Vio
 
 def conclude_sweep(
     done: Sequence[tuple[Trial, Outcome]],
-    symbol: str,
+    of: Measure,
     sizes: str,
     *,
-    words: Callable[[str, FindingKind], str] = lambda predicate, _: predicate,
+    beside: Callable[[Where, FindingKind], Where] = lambda where, _: where,
 ) -> Conclusion:
     """Returns one finding per kind, and one for each violation that belongs to no size.
 
-    ``symbol`` stands for a size in the predicate, such as "N"; ``sizes`` is the word for several of them, such as
-    "widths". A trial's parameters are the sizes that it was to try. ``words`` may
-    say more than the predicate over sizes of a kind.
+    ``of`` is what the sizes measure; ``sizes`` is the word for several of them, such as
+    "widths". A trial's parameters are the sizes that it was to try. ``beside`` may
+    replace the predicate over sizes of a kind by one that says more.
     """
     tried = {size for _, outcome in done for size in outcome.tried}
     # A trial that ended its process left sizes out for another reason, which its finding or its skip tells.
     ended = [(trial, outcome) for trial, outcome in done if not outcome.fatal and outcome.skipped is None]
     planned = {size for trial, outcome in ended if outcome.tried for size in trial.parameters}
-    shown = [_kind_over_sizes(done, kind, sorted(tried), symbol, sizes, words) for kind in FindingKind]
+    shown = [_kind_over_sizes(done, kind, sorted(tried), of, sizes, beside) for kind in FindingKind]
     others = [
         Shown(trial.label, violation)
         for trial, outcome in done
@@ -166,9 +170,9 @@ def _kind_over_sizes(
     done: Sequence[tuple[Trial, Outcome]],
     kind: FindingKind,
     tried: list[int],
-    symbol: str,
+    of: Measure,
     sizes: str,
-    words: Callable[[str, FindingKind], str],
+    beside: Callable[[Where, FindingKind], Where],
 ) -> Shown | None:
     broken = [
         (min(o.failing[kind]), t.label, v) for t, o in done if kind in o.failing for v in o.violations if v.kind is kind
@@ -180,12 +184,19 @@ def _kind_over_sizes(
     for _, _, other in broken[1:]:
         violation = merged(violation, other, first=False)
     failing = {size for _, outcome in done for size in outcome.failing.get(kind, ())}
-    where = words(describe(tried, failing, symbol), kind)
+    where = beside(Where(any_of=tuple((each,) for each in sizes_of(tried, failing, of))), kind)
     answered = max(set(tried) - failing, default=0)
     refusal = violation.refusal
     if refusal is not None and 0 not in (refusal.rows, refusal.columns):
         # If a larger size was answered, the refused size is no limit.
         refusal = msgspec.structs.replace(refusal, answered=answered) if 0 < answered < least else None
-    share_of = f"{len(failing)} of {len(tried)} {sizes} tried, {tried[0]} to {tried[-1]}"
-    message = f"{where} ({share_of}); at {symbol} = {least}: {violation.message}"
-    return Shown(label, msgspec.structs.replace(violation, message=message, refusal=refusal))
+    at = f"{'N' if of == 'columns' else of} = {least}"
+    found = over_sizes(violation, where, Sweep.among(tried, failing, sizes), at, columns="N")
+    return Shown(label, msgspec.structs.replace(found, refusal=refusal))
+
+
+def over_sizes(violation: Violation, where: Where, swept: Sweep, at: str, *, columns: str = "columns") -> Violation:
+    """The violation with the sizes at which it shows before its message, and among its facts; ``at`` names its witness's."""
+    facts = msgspec.structs.replace(violation.facts, where=where, sweep=swept)
+    message = f"{where.words(columns)} ({swept.words()}); at {at}: {violation.message}"
+    return msgspec.structs.replace(violation, message=message, facts=facts)

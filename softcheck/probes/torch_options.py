@@ -8,23 +8,24 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import Any
 
+import msgspec
 import torch
 
 from oracles.formats import FORMATS, Bits, Format, decode, encode
-from softcheck.calling.call import TORCH_DTYPES, to_bits
+from softcheck.calling.call import TORCH_DTYPES
 from softcheck.calling.call import place as place_bits
 from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED
-from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.diagnose import differ_grossly
 from softcheck.probes.helpers import ordinary_rows, parameters_of, prefixed
-from softcheck.probes.judged import judged, judged_after, told
+from softcheck.probes.judged import beyond, judged, judged_after, told
 from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
-from softcheck.probes.relations import RelationProbe
 from softcheck.variants.adapt import Adapted
+from softcheck.variants.recognise import DTYPES
 
 _OF_DIMENSION = ("dim", "axis")
 _LEADING = (2, 3, 4)
@@ -35,8 +36,6 @@ _COLUMNS, _MATRIX = 65, 2
 _LARGE = {"dim/vector": ((), 66049), "dim/large": ((65,), 1030)}
 """Sizes of the other dimensions and of the row, which comes first: tensors that a wrapper may cut into parts to spare memory."""
 _NOTHING = f"{NOTHING_TO_TRY}takes no dim and no dtype"
-_AS_THE_LAST = "where the answers are those of"
-"""Words of a finding on a dimension that a function ignores."""
 _LAST_TWO = "dim/last-two"
 """The trial of a row that lies in two dimensions, where a function has one answer for a row, as torch.logsumexp takes it."""
 _AFTERWARDS = "afterwards"
@@ -77,7 +76,7 @@ class _Moved:
         return x.reshape(*self.leading, x.shape[1]).movedim(-1, self.place).contiguous() if is_matrix else x
 
 
-class _TorchOptions(RelationProbe):
+class _TorchOptions(Probe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         if not setting.takes(_COLUMNS):
             return []
@@ -94,7 +93,7 @@ class _TorchOptions(RelationProbe):
         return [*moved, *([] if wider is None else [Trial(f"dtype/{wider}", wider)]), Trial(_AFTERWARDS)]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        function = _taking_the_input_first(_own(subject.variant.function), subject.variant.call)
+        function = taking_the_input_first(own_function(subject.variant.function), subject.variant.call)
         if trial.label == _AFTERWARDS:
             return _afterwards(subject, function)
         names = ("dtype",) if isinstance(trial.parameters, str) else _OF_DIMENSION
@@ -102,21 +101,23 @@ class _TorchOptions(RelationProbe):
         if option is None:
             return Outcome(skipped=_NOTHING)
         if trial.label == _LAST_TWO:
-            return _over_two(subject, function, option)
-        if isinstance(trial.parameters, str):
-            return _in_a_wider_type(subject, function, option, FORMATS[trial.parameters])
-        return _over(subject, function, option, *trial.parameters)
+            outcome = _over_two(subject, function, option)
+        elif isinstance(trial.parameters, str):
+            outcome = _in_a_wider_type(subject, function, option, FORMATS[trial.parameters])
+        else:
+            outcome = _over(subject, function, option, *trial.parameters)
+        return outcome if outcome.skipped is not None else msgspec.structs.replace(outcome, varied=(option,))
 
 
 PROBE = _TorchOptions()
 
 
-def _own(function: Callable[..., Any]) -> Callable[..., Any]:
+def own_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the user's own function, with what decorates it, behind the call that makes a variant of it."""
     return function.__wrapped__ if isinstance(function, Adapted) else function  # type: ignore[attr-defined]
 
 
-def _taking_the_input_first(function: Callable[..., Any], call: str) -> Callable[..., Any]:
+def taking_the_input_first(function: Callable[..., Any], call: str) -> Callable[..., Any]:
     """A function that is called as ``f(x)`` in place of one that takes its input by name alone; any other as it is."""
     taken = parameters_of(function).values()
     if not taken or any(each.kind is not each.KEYWORD_ONLY for each in taken):
@@ -157,16 +158,23 @@ def _over(
         # The call gives the operands, each of which is moved.
         call = adapted.on(moved)
     found = judged(subject, bits, call)
-    violations, as_the_last = found.violations, ""
-    if found.output is not None and violations:
-        plain = judged(subject, bits)
-        violations = found.beyond(plain)
-        if plain.output is not None and setting.fmt.width == 16 and not setting.on_gpu:
-            sides = (decode(to_bits(each, setting.fmt), setting.fmt) for each in (found.output, plain.output))
-            violations = violations if differ_grossly(*sides) else ()
-        if violations and leading and _is_ignored(subject, bits, moved):
-            as_the_last = f", {_AS_THE_LAST} {option}=-1"
-    return told(found, violations, f"with {option}={place} of {len(leading) + 1} dimensions{as_the_last}")
+    words = f"with {option}={place} of {len(leading) + 1} dimensions"
+    plain = cache(lambda: judged(subject, bits))
+    outcome = beyond(found, plain, words, option=option)
+    if not outcome.violations or found.output is None:
+        return outcome
+    if plain().output is not None and setting.fmt.width == 16 and not setting.on_gpu:
+        numbers = (
+            decode(each, setting.fmt)
+            for each in (found.bits(setting.fmt), plain().bits(setting.fmt))
+            if each is not None
+        )
+        if not differ_grossly(*numbers):
+            return Outcome()
+    if leading and _is_ignored(subject, bits, moved):
+        words = f"{words}, where the answers are those of {option}=-1"
+        return beyond(found, plain, words, option=option, answers_of="the last dimension")
+    return outcome
 
 
 def _over_two(subject: Subject, function: Callable[..., Any], option: str) -> Outcome:
@@ -180,10 +188,7 @@ def _over_two(subject: Subject, function: Callable[..., Any], option: str) -> Ou
         return answer.reshape(len(x), 1) if is_for_rows else answer
 
     found = judged(subject, bits, of_two)
-    violations = (
-        found.beyond(judged(subject, bits)) if found.violations and found.output is not None else found.violations
-    )
-    return told(found, violations, f"with {option}=(-2, -1) of 3 dimensions")
+    return beyond(found, lambda: judged(subject, bits), f"with {option}=(-2, -1) of 3 dimensions")
 
 
 def _is_ignored(subject: Subject, bits: Bits, moved: _Moved) -> bool:
@@ -198,7 +203,9 @@ def _is_ignored(subject: Subject, bits: Bits, moved: _Moved) -> bool:
 
 def _afterwards(subject: Subject, function: Callable[..., Any]) -> Outcome:
     """Calls with another value of each option that is a number, a flag or None, whatever that gives, and then without it."""
-    given = {name: value for name, value in _options(function).items() if name not in _OF_DIMENSION}
+    given = {
+        name: value for name, value in _options(function, subject.setting.dtype).items() if name not in _OF_DIMENSION
+    }
     if not given:
         return Outcome(skipped=f"{NOTHING_TO_TRY}takes no option that is a number, a flag or None")
     setting = subject.setting
@@ -215,16 +222,21 @@ def _afterwards(subject: Subject, function: Callable[..., Any]) -> Outcome:
     return Outcome()
 
 
-def _options(function: Callable[..., Any]) -> dict[str, Any]:
-    """Returns another value for each parameter whose default is None, a flag or a float."""
+def _options(function: Callable[..., Any], dtype: str) -> dict[str, Any]:
+    """Returns another value for each parameter whose default is None, a flag or a float; a dtype where the name says one."""
     named = [
         each
         for each in list(parameters_of(function).values())[1:]
         if each.kind in {each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY}
     ]
     found: dict[str, Any] = {each.name: not each.default for each in named if isinstance(each.default, bool)}
-    found |= {each.name: 0.5 for each in named if each.default is None}
+    found |= {each.name: _other_value(each.name, dtype) for each in named if each.default is None}
     return found | {each.name: 0.5 * (each.default or 1.0) for each in named if isinstance(each.default, float)}
+
+
+def _other_value(parameter: str, dtype: str) -> Any:
+    other = torch.float32 if dtype == "float16" else torch.float16
+    return other if parameter.lower() in DTYPES.split() else 0.5
 
 
 def _is_wider(dtype: str, setting: Setting) -> bool:

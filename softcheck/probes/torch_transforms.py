@@ -17,11 +17,10 @@ import torch
 
 from oracles.formats import Bits, decode, encode
 from softcheck.calling.call import TORCH_DTYPES
-from softcheck.probes.base import Setting, Subject, Trial
+from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import call_on, ordinary_rows, repeats
 from softcheck.probes.judged import judged, told
 from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
-from softcheck.probes.relations import RelationProbe
 from softcheck.variants.adapt import Adapted
 from softcheck.variants.source import source_of
 
@@ -63,7 +62,7 @@ _CHANGES: dict[str, tuple[Callable[[torch.nn.Module, torch.dtype], torch.nn.Modu
 }
 
 
-class _TorchTransforms(RelationProbe):
+class _TorchTransforms(Probe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         mapped = [0, 1, 2] if setting.has_rows_alone and setting.takes(_COLUMNS) else []
         return [

@@ -1,14 +1,14 @@
-"""Calls on telling rows at one shape after the other, until the time is over, with the promises that they break."""
+"""Calls on adversarial rows at one shape after the other, until the budget is spent, with the promises that they break."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 
 from oracles.formats import Bits
+from softcheck.calling import launches
 from softcheck.cases.telling import telling_batch
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError
@@ -20,59 +20,21 @@ from softcheck.probes.regime_map import paths_of
 from softcheck.probes.regime_plans import PlannedShape, TrialLimits
 from softcheck.probes.shape_plan import Shape
 from softcheck.probes.sweep import merged
-from softcheck.probes.working_clock import WorkingClock
 from softcheck.variants.signatures import Recorder, tracing
 from softcheck.variants.source import Source
-
-_TILE = 1024
-"""Columns of a tile, where nothing else is known of a kernel."""
 
 _MOST_TRACED_ROWS, _MOST_TRACED_ELEMENTS = 3, 512
 """Rows or elements of an interpreted call whose lines are noted: Python runs the kernels there, and slower if it is
 traced."""
 
-_SECONDS_TO_COMPILE = 1.5
-"""Time that Triton may compile for in one tour on a GPU and that is not counted. A path's first width compiles for longer than all widths run."""
-
-
-class _Pace:
-    """Seconds that a variant's calls take for each row."""
-
-    def __init__(self) -> None:
-        self._slowest: dict[int, float] = {}
-        """By the power of two of the columns."""
-
-    def note(self, shape: Shape, seconds: float) -> None:
-        """Keeps the time of one call."""
-        width = int(np.log2(shape.columns))
-        self._slowest[width] = max(self._slowest.get(width, 0.0), seconds / max(4, shape.rows))
-
-    def per_row(self, columns: int) -> float:
-        """Seconds for a row: the nearest width's, and for wider rows more, as the widths so far have shown.
-
-        After calls of one width alone, a row is taken to cost as much again for each such width or 1024 columns.
-        """
-        if not self._slowest:
-            return 0.0
-        wanted = int(np.log2(columns))
-        near = min(self._slowest, key=lambda width: abs(width - wanted))
-        pace, low, high = self._slowest[near], min(self._slowest), max(self._slowest)
-        if wanted <= high:
-            return pace
-        if low == high:
-            return pace * columns / max(2.0**high, _TILE)
-        growth = (pace - self._slowest[low]) / (2.0**high - 2.0**low)
-        return pace + max(0.0, growth) * (columns - 2.0**high)
-
-
-@cache
-def _pace_of(_variant: str, _dtype: str) -> _Pace:
-    """One pace for all trials on a variant in this process, so that a trial's first call is not the slowest."""
-    return _Pace()
+_COMPILED = 30
+"""Cost of a width for which a kernel may be compiled on a GPU."""
+_ALIGNED = 16
+"""Divisor of a size that Triton compiles for anew."""
 
 
 class Tour:
-    """Calls at one shape after the other until the time is over."""
+    """Calls at one shape after the other until the budget is spent."""
 
     def __init__(
         self, subject: Subject, source: Source, limits: TrialLimits, rng: np.random.Generator, *, traces: bool
@@ -90,18 +52,19 @@ class Tour:
         self._failing: dict[FindingKind, list[Shape]] = defaultdict(list)
         self._beside: deque[PlannedShape] = deque()
         self._first: dict[FindingKind, Violation] = {}
-        self._pace = _pace_of(subject.variant.name, subject.setting.dtype)
+        self._compiled: set[tuple[int, bool]] = set()
+        self._launches = subject.setting.on_gpu
+        """True once a call has launched a kernel: programs that no kernel runs cost nothing."""
 
     def of(self, targets: Iterable[PlannedShape]) -> Outcome:
-        """Tries the targets in order. Targets that would take longer than the remaining time are left out.
+        """Tries the targets in order. Targets that would cost more than is left are left out.
 
         After the first shape that breaks a promise, shapes with half and with twice its rows and columns come next, so
         that the finding can say for which of these it holds.
         """
-        clock = WorkingClock(self._subject.setting, _SECONDS_TO_COMPILE)
         left_out = 0
-        # First shapes of regimes take their time from their own, and then from everyone's.
-        left = {True: self._limits.seconds_for_firsts, False: self._limits.seconds}
+        # First shapes of regimes cost of their own budget, and then of everyone's.
+        left = {True: self._limits.budget_for_firsts, False: self._limits.budget}
         shapes: list[Shape] = []
         plan = iter(targets)
         while (target := self._beside.popleft() if self._beside else next(plan, None)) is not None:
@@ -109,20 +72,20 @@ class Tour:
             if self._fatal or left[is_own] <= 0:
                 left_out += 1
                 break
-            if self._expected(target) > left[is_own]:
+            if self._cost(target) > left[is_own]:
                 left_out += 1
                 continue
-            before = clock()
+            left[is_own] -= self._compiling(target.shape)
             for bits in self._inputs(target):
-                if self._fatal or clock() - before > left[is_own]:
+                if self._fatal or left[is_own] <= 0:
                     break
+                before = launches.counted()
                 self._call(bits, len(shapes))
+                self._launches |= launches.counted() != before
+                left[is_own] -= self._cost(target)
                 shapes.append(target.shape)
                 if self._calls.is_full:
                     self._settle(shapes)
-            left[is_own] -= clock() - before
-            if shapes and shapes[-1] == target.shape:
-                self._pace.note(target.shape, (clock() - before) / max(1, target.calls))
         self._settle(shapes)
         return self._outcome(left_out)
 
@@ -134,7 +97,7 @@ class Tour:
             return self._subject.variant.function(x)
 
     def _inputs(self, target: PlannedShape) -> Iterator[Bits]:
-        """Telling rows in calls of the target's shape: each row again and again in a tall one."""
+        """Adversarial rows in calls of the target's shape: each row again and again in a tall one."""
         rows, columns = target.shape
         fmt = self._subject.setting.fmt
         room = max(self._limits.least_rows, self._limits.most_batch // columns)
@@ -179,12 +142,20 @@ class Tour:
             if fits and 0 not in near:
                 yield PlannedShape(Shape(*near), max(1, near[1] // 4))
 
-    def _expected(self, target: PlannedShape) -> float:
-        """Seconds that a call may take, by the calls so far and by what any kernel takes."""
+    def _cost(self, target: PlannedShape) -> float:
+        """Returns the cost of one call: one, more for its elements, and the programs that an interpreter runs."""
         shape = target.shape
         programs = shape.rows if target.programs is None else min(shape.rows, target.programs)
-        least = programs * self._limits.seconds_per_row + shape.elements * self._limits.seconds_per_element
-        return max(least, programs * self._pace.per_row(shape.columns))
+        is_interpreted = self._launches and not self._subject.setting.on_gpu
+        return 1 + programs * is_interpreted + shape.elements / self._limits.elements_per_cost
+
+    def _compiling(self, shape: Shape) -> float:
+        """Returns the cost of a width that kernels may be compiled for on a GPU, the first time."""
+        key = shape.columns.bit_length(), shape.columns % _ALIGNED == 0
+        if not self._subject.setting.on_gpu or key in self._compiled:
+            return 0.0
+        self._compiled.add(key)
+        return _COMPILED
 
     def _outcome(self, left_out: int) -> Outcome:
         shapes = list(dict.fromkeys(self._tried))
@@ -202,6 +173,6 @@ class Tour:
                 for kind, broken in self._failing.items()
             },
             fatal=self._fatal,
-            untried=left_out,
+            is_cut=bool(left_out),
             skipped=self._skipped,
         )

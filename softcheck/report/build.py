@@ -66,6 +66,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
         stages=tuple(Stage(name=name, seconds=seconds) for name, seconds in run.stages.items()),
         interrupted=run.interrupted,
         errors=tuple(run.errors),
+        calls=notes.calls({name: run.facts[name] for name in run.declarations if name in run.facts}),
         notes=tuple(notes.of_run(run, results, [note for row in rows for note in row.notes()])),
         seconds=run.seconds,
     )
@@ -138,6 +139,8 @@ class _Row:
             cases_run=len(self.results),
             cases_unable=len(self.unable),
             probes_run=probes_run,
+            trials_planned=sum(probed.conclusion.planned for probed in self.probed),
+            trials_cut=sum(probed.conclusion.cut for probed in self.probed),
             properties=probes.properties_of(self.probed),
             arithmetic=probes.arithmetic_of(self.probed),
             sampled=probes.sampled_by(self.probed),
@@ -145,6 +148,7 @@ class _Row:
             seen_regimes=tuple(msgspec.structs.replace(regime, paths=()) for regime in regimes),
             judged_shapes=shapes_of(self.measured, self.probed, self._is_limited),
             coverage=self.coverage,
+            not_judged=probes.not_judged(self.run.at_defaults.get(self.name, ()), declaration.computed, self.probed),
             holds=self.limits.holds,
             weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
             witness=self._witness(declaration),
@@ -240,7 +244,7 @@ class _Row:
             case_id, again = cases[0].id, reproduce_command(self.name, cases[0], backend, self.corpora)
         else:
             task = ProbeTask(
-                variant=self.name, dtype=self.dtype, probe=probed[0], quick=options.quick, seed=options.seed
+                variant=self.name, dtype=self.dtype, probe=probed[0], effort=options.effort, seed=options.seed
             )
             case_id, again = f"probe/{probed[0]}", probes.probe_command(task, backend)
         return Finding(
@@ -261,7 +265,9 @@ class _Row:
             rows,
             operation=declaration.operation,
             weaker=self._fitting(declaration),
-            computing=self.run.computing.get(self.name, ""),
+            computing=fact.computes if (fact := self.run.facts.get(self.name)) is not None else "",
+            parameters=declaration.computed.parameters,
+            dtype=self.dtype,
         )
 
     def _fitting(self, declaration: Declaration) -> Arithmetic | None:
@@ -321,7 +327,7 @@ class _Row:
         ):
             return False
         if probes.only_probes_show(defect):
-            return probes.had_their_chance(defect, self.probed, quick=options.quick)
+            return probes.had_their_chance(defect, self.probed, quick=options.effort == "quick")
         return options.whole_corpus and bool(could_show)
 
     def _witness(self, declaration: Declaration) -> Witness | None:

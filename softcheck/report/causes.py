@@ -1,24 +1,30 @@
 """Groups findings by what they have in common: "wrong at every N not a power of two" rather than 130 elements.
 
 A cause is a set of inputs that explains all findings in it: every input of the set shows one or could not, and no finding
-outside the set is of the same kind. What a set suggests about the kernel is said after it, with the usual mend. Findings
-that no set explains are grouped by their kind.
+outside the set is of the same kind. A fix is named where the facts of the findings show it. Findings that no set explains are grouped by their
+kinds, and those of wrong values have no fix.
 """
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from softcheck.cases.case import Case
 from softcheck.contract import VALUE_KINDS, WRONG_KINDS, FindingKind
 from softcheck.explain import of_kind
+from softcheck.facts import Reason
 from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.operation import Parameter
+from softcheck.probes.registry import MEETINGS, SLICES
+from softcheck.report.computed_causes import of_computed
 from softcheck.report.evidence import FEWEST_FAILING, FEWEST_WIDTHS, Evidence, cause_of, evidence_of, is_wrong
 from softcheck.report.logits import is_looked_at, peaks
 from softcheck.report.masked_causes import of_masked_rows
 from softcheck.report.memory_causes import of_memory
 from softcheck.report.model import Cause, Finding
 from softcheck.report.rounding_cause import of_rounding
+from softcheck.report.value_causes import of_values
 from softcheck.report.width_causes import of_shapes, of_widths
 
 
@@ -30,16 +36,18 @@ def causes_of(
     operation: str = "softmax",
     weaker: Arithmetic | None = None,
     computing: str = "",
+    parameters: Mapping[str, Parameter] | None = None,
+    dtype: str = "",
 ) -> tuple[Cause, ...]:
     """Returns the causes of one variant's findings in one dtype, writes out of bounds first, then the one that explains most.
 
     ``cases`` are those that were run, and ``rows`` their numbers of judged rows by id, all rows by default. ``operation`` is the one
     by which the variant was judged, and ``weaker`` an arithmetic that it does not declare and that allows the errors of all cases.
     ``computing`` has the options that name another operation whose answers the variant gives, which explains all wrong values; empty if
-    there is none. Findings that a declared defect explains are left out.
+    there is none. ``parameters`` are the operation's, and ``dtype`` is the input's, by default that of the cases. Findings that a declared defect explains are left out.
     """
     unexplained = [f for f in findings if f.known is None]
-    left = evidence_of(unexplained, cases, rows, operation=operation, weaker=weaker)
+    left = evidence_of(unexplained, cases, rows, operation=operation, weaker=weaker, parameters=parameters, dtype=dtype)
     other = _other_operation(left, computing)
     left = left.without(frozenset(other.findings))
     targets = _invalid_targets(left)
@@ -51,16 +59,21 @@ def causes_of(
         _offsets,
         _empty_inputs,
         _layouts,
+        of_computed,
         of_masked_rows,
         _magnitudes,
         of_rounding,
         of_widths,
+        of_values,
         of_shapes,
         _transforms,
         _ignored_dimensions,
         _first_rows,
+        _meetings,
     ):
-        cause = suppose(left)
+        # Rows of any numbers overflow on the way to what a slip foretells; a comparison with what comes out of it is false.
+        with np.errstate(all="ignore"):
+            cause = suppose(left)
         if cause is not None and cause.findings:
             found.append(cause)
             left = left.without(frozenset(cause.findings))
@@ -127,13 +140,23 @@ _ENDED = frozenset({FindingKind.CRASH, FindingKind.TIMEOUT, FindingKind.OUT_OF_M
 """Kinds of calls that came to no answer."""
 
 
-_IGNORED_DIMENSION = re.compile(r"with (\w+)=-?\d+ of \d dimensions, where the answers are those of \w+=-1")
+def _meetings(evidence: Evidence) -> Cause | None:
+    """The smallest meeting of circumstances, where a function is right with any one of these as usual."""
+    found = sorted(_of_values(evidence.of_probes(MEETINGS)), key=lambda f: len(f.facts.way))
+    if not found:
+        return None
+    first, *others = (" and ".join(f"{axis} {value}" for axis, value in f.facts.way.items()) for f in found)
+    is_one = len(found[0].facts.way) == 1
+    said = (
+        f"wrong with {first} alone" if is_one else f"wrong where {first} meet, and right with any one of them as usual"
+    )
+    return cause_of(found, said + (f"; so with {others[0]}" if others else ""))
 
 
 def _ignored_dimensions(evidence: Evidence) -> Cause | None:
     """Answers over another dimension that are those over the last one."""
-    found = [f for f in evidence.of_probes("torch_options") if _IGNORED_DIMENSION.match(f.message)]
-    options = dict.fromkeys(named[1] for f in found if (named := _IGNORED_DIMENSION.match(f.message)))
+    found = [f for f in evidence.of_probes("torch_options") if f.facts.way.get("answers_of") == "the last dimension"]
+    options = dict.fromkeys(f.facts.way["option"] for f in found)
     return cause_of(
         found,
         f"{' and '.join(options)} is ignored: whatever dimension is asked for, the answers are those over the last one",
@@ -144,8 +167,8 @@ def _ignored_dimensions(evidence: Evidence) -> Cause | None:
 def _invalid_targets(evidence: Evidence) -> Cause:
     return cause_of(
         evidence.of_probes("invalid_targets"),
-        "targets that are no columns, such as -1, make it read or write memory outside of the logits",
-        mend="mask the load of the target's logit by (target >= 0) & (target < columns), and give NaN or ignore the row",
+        "targets that are no columns, such as -1, make it write memory outside of its tensors",
+        mend="mask what is stored at the target by (target >= 0) & (target < columns), and give NaN or ignore the row",
         declare='parameters={"invalid_target": "undefined"}',
         right_on="targets that are columns",
     )
@@ -175,7 +198,6 @@ def _empty_inputs(evidence: Evidence) -> Cause | None:
 
 
 _STRIDED_TRIALS = (
-    "probe/layouts/strided/",
     "probe/guard_bands/gaps/",
     "probe/input_untouched/called/padded-rows",
     "probe/input_untouched/called/transposed",
@@ -206,7 +228,8 @@ def _layouts(evidence: Evidence) -> Cause | None:
 def _is_strided(finding: Finding, evidence: Evidence) -> bool:
     case = evidence.cases.get(finding.case)
     if case is None:
-        return finding.case.startswith(_STRIDED_TRIALS)
+        is_laid = finding.probe in {MEETINGS, *SLICES} and not {"layout", "offset"}.isdisjoint(finding.facts.way)
+        return is_laid or finding.case.startswith(_STRIDED_TRIALS)
     return not case.layout.is_contiguous(case.shape[1])
 
 
@@ -241,20 +264,37 @@ _OF_OVERFLOW = frozenset({FindingKind.NAN_MISMATCH, FindingKind.INF_MISMATCH, Fi
 
 
 def _by_kind(evidence: Evidence) -> Iterator[Cause]:
+    """One cause for the kinds of wrong values that show on the same inputs, and one for each other kind."""
     kinds: dict[FindingKind, list[Finding]] = {}
     for finding in evidence.findings:
         kinds.setdefault(finding.kind, []).append(finding)
-    # A wrong value breaks several promises on the same inputs.
-    for kind, found in sorted(kinds.items(), key=lambda item: -len(item[1])):
-        where = {f.case for f in found}
-        if kind not in WRONG_KINDS or not kinds[kind]:
-            continue
-        for other in sorted(WRONG_KINDS & kinds.keys() - {kind}):
-            if kinds[other] and {f.case for f in kinds[other]} <= where:
-                kinds[kind] += kinds[other]
-                kinds[other] = []
+    # A wrong value breaks several promises on the same inputs. The kind of most findings names the cause.
+    for found in _together([kinds.pop(kind) for kind in sorted(kinds) if kind in WRONG_KINDS]):
+        kind = found[0].kind
+        explanation = of_kind(kind, evidence.operation)
+        reasons = {f.facts.reason for f in found}
+        special = _SPECIAL_ROWS.get(reasons.pop()) if len(reasons) == 1 else None
+        yield cause_of(found, special or explanation.meaning, mend="" if kind in VALUE_KINDS else explanation.mend)
     for kind, found in kinds.items():
-        if not found:
-            continue
         explanation = of_kind(kind, evidence.operation)
         yield cause_of(found, explanation.meaning, mend=explanation.mend)
+
+
+_SPECIAL_ROWS: Mapping[Reason | None, str] = {
+    "nan": "a row that holds a NaN gives numbers, and should give NaN",
+    "inf": "a row that holds a +inf gives numbers, and should give NaN",
+}
+"""Words for wrong values in one kind of rows alone."""
+
+
+def _together(groups: list[list[Finding]]) -> list[list[Finding]]:
+    """Joins groups of findings of one kind that share a case or a trial, the largest group first."""
+    joined: list[list[Finding]] = []
+    for group in sorted(groups, key=len, reverse=True):
+        where = {f.case for f in group}
+        host = next((other for other in joined if where & {f.case for f in other}), None)
+        if host is None:
+            joined.append(list(group))
+        else:
+            host += group
+    return joined

@@ -5,9 +5,9 @@ from typing import Literal
 
 import msgspec
 
+from softcheck.report.charts import SAME_ULP, shapes_of
 from softcheck.report.model import Environment, Report, SpeedReport, VariantResult
-from softcheck.report.plots.data import SAME_ULP, shapes_of
-from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
+from softcheck.report.speed_model import SpeedFigures
 from softcheck.speed.statistics import Interval
 from softcheck.variants.place import SourcePlace
 
@@ -92,8 +92,7 @@ def _rows(result: Result) -> dict[tuple[str, str], VariantResult]:
 
 
 def _speeds(result: Result) -> dict[_Key, SpeedFigures]:
-    shapes: list[ShapeSpeed] = shapes_of([result])
-    return {(f.variant, s.dtype, s.rows, s.columns): f for s in shapes for f in s.variants}
+    return {(f.variant, s.dtype, s.rows, s.columns): f for s in shapes_of(result) for f in s.variants}
 
 
 def _place(key: _Key) -> str:
@@ -109,9 +108,10 @@ def _warnings(a: Environment, b: Environment, old: Result, new: Result) -> Itera
         ran, runs = {c.id for c in old.cases}, {c.id for c in new.cases}
         if ran != runs:
             yield f"the cases differ: {len(ran - runs)} were run before only, {len(runs - ran)} now only"
-    doubtful = {alarm.message for shape in shapes_of([old, new]) for alarm in shape.alarms}
+    shapes = (*shapes_of(old), *shapes_of(new))
+    doubtful = {alarm.message for shape in shapes for alarm in shape.alarms}
     yield from sorted(doubtful)
-    if any(shape.cache != "cold" for shape in shapes_of([old, new])):
+    if any(shape.cache != "cold" for shape in shapes):
         yield "some shapes were not seen to be timed with a cold cache"
     for name, result in (("old", old), ("new", new)):
         if result.interrupted:

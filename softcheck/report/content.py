@@ -55,26 +55,31 @@ class FindingGroup:
 
     @property
     def extent(self) -> str:
-        """``wrong_layout in 12 cases``, or the cause, its mend and the kinds that show it."""
+        """``wrong_layout in 12 cases``, or the cause, its fix and the kinds that show it."""
         return f"{self.fault}; {self.mend}" if self.mend else self.fault
 
     @property
     def mend(self) -> str:
-        """The usual mend of the cause; empty if there is none to name."""
+        """The usual fix of the cause; empty if there is none to name."""
         return "" if self.cause is None else one_line(self.cause.mend)
 
     @property
     def fault(self) -> str:
-        """What ``extent`` says, without the mend."""
+        """What ``extent`` says, without the fix."""
         if self.cause is not None:
             return f"{one_line(self.cause.text)} ({self.kinds})"
         return f"{self.first.kind} in {figures.plural(self.cases, self.noun)}"
 
 
+_LONG_LINE = 2000
+"""Characters of a line that says how a variant is called, with the meaning of each name."""
+
+
 def heading(report: Report) -> list[str]:
-    """Lines that tell where and with what software the figures were measured; the first is about the backend."""
+    """Lines that tell how variants are called, and then where and with what software the figures were measured."""
     e = report.environment
     return [
+        *(one_line(call, limit=_LONG_LINE) for call in report.calls),
         *([INTERPRETER_HEADING, f"device {device(e)}"] if e.backend == "interpreter" else [f"cuda: {device(e)}"]),
         versions(e),
         f"{counted(report)}; seed {e.seed}; command: {command(e.command)}",
@@ -211,16 +216,33 @@ def place(witness: Witness | Finding) -> str:
 def kinds(result: VariantResult) -> str:
     """Kinds of findings with the number of cases. Kinds that a declared defect explains come last.
 
-    Then follow the limit to which the verdict holds, the number of cases that could not be run here, and the words of a
-    weaker contract.
+    Then follows what the verdict leaves open.
     """
     if not result.was_run:
         return _kinds(result)
-    weaker = result.weaker_contract and f"weaker contract: {result.weaker_contract}"
+    return "; ".join((_kinds(result), *reservations(result)))
+
+
+def reservations(result: VariantResult) -> list[str]:
+    """What a verdict leaves open, in the verdict's own line: sizes, cases and options that were not judged, and a weaker contract."""
     # Widths that take too long to compile are cases that were not run too, and named by the width alone.
-    holds = f"holds {result.holds}" if result.holds else None
-    missed = f"{figures.plural(result.cases_unable, 'case')} not run" if result.cases_unable and not holds else None
-    return "; ".join(filter(None, (_kinds(result), holds, missed, weaker)))
+    missed = result.cases_unable and not result.holds
+    share = share_run(result)
+    return [
+        *([f"holds {result.holds}"] if result.holds else []),
+        *([f"{figures.plural(result.cases_unable, 'case')} not run"] if missed else []),
+        *([share] if share else []),
+        *([f"not judged: {', '.join(map(one_line, result.not_judged))}"] if result.not_judged else []),
+        *([f"weaker contract: {result.weaker_contract}"] if result.weaker_contract else []),
+    ]
+
+
+def share_run(*results: VariantResult) -> str:
+    """The share of the planned trials that were made in full; empty where none was cut short, or where something is wrong anyway."""
+    judged = [result for result in results if result.verdict in {"pass", "known"}]
+    planned, cut = sum(result.trials_planned for result in judged), sum(result.trials_cut for result in judged)
+    share = figures.percent(100 * (planned - cut) / planned) if cut else ""
+    return share and f"{share} of {figures.plural(planned, 'planned trial')} ran in full"
 
 
 def _kinds(result: VariantResult) -> str:
@@ -409,35 +431,6 @@ def exhaustive_lines(report: Report) -> list[str]:
     return lines
 
 
-def search_lines(report: Report) -> list[str]:
-    """Lines for each search: the largest figures of the search and of random sampling, their places, and a command.
-
-    The command keeps the input.
-    """
-    lines = []
-    for result in report.searches:
-        what = "error/bound" if result.objective == "bound" else "ULP error"
-        lines.append(
-            f"{one_line(result.name)} {one_line(result.dtype)}, {result.columns} columns: {what} by search "
-            f"{figures.at_least(result.found)}, by random rows {figures.at_least(result.random)}, "
-            f"{result.elements:.3g} elements each in {figures.plural(result.rounds, 'round')}"
-        )
-        if result.witness is not None:
-            lines.append(
-                f"  column {result.witness.column}: input {value_of(result.witness.input_bits, result.dtype)}, output "
-                f"{value_of(result.witness.output_bits, result.dtype)}, exact {one_line(result.witness.exact)}"
-            )
-        if result.smaller_shape is not None:
-            rows, columns = result.smaller_shape
-            lines.append(f"  simpler input, {rows}{figures.TIMES}{columns}: {figures.at_least(result.smaller)}")
-        if result.save is not None:
-            known = len(result.save) <= _LONGEST_COMMAND
-            lines.append(
-                f"  $ {command(result.save)}" if known else "  keep it with --save; the command is in --format json"
-            )
-    return lines
-
-
 def save_lines(finding: Finding) -> list[str]:
     """The command that keeps the row of a finding, if it has one, or the place of a command too long to print."""
     if finding.save is None:
@@ -449,23 +442,22 @@ def save_lines(finding: Finding) -> list[str]:
 def script_lines(finding: Finding) -> list[str]:
     """The script that shows a finding on its own, if there is one."""
     lines = (finding.script or "").splitlines()
-    return [" " * (len(line) - len(line.lstrip(" "))) + one_line(line, 1000) for line in lines]
+    return [" " * (len(line) - len(line.lstrip(" "))) + one_line(line) for line in lines]
 
 
 def details(report: Report) -> dict[str, list[str]]:
     """Titles and lines of what is known beside the verdicts, in the order in which every format shows it."""
     return {
         "probes": probe_lines(report),
-        "arithmetic": [one_line(line, 1000) for line in arithmetic_lines(report)],
+        "arithmetic": [one_line(line) for line in arithmetic_lines(report)],
         "exhaustive": exhaustive_lines(report),
-        "search": search_lines(report),
         "speed of copy and torch": speed_lines(report),
         "notes": [one_line(note) for note in report.notes],
     }
 
 
 def speed_lines(report: Report) -> list[str]:
-    """The yardsticks measured beside the variants; GB/s counts bytes read and written."""
+    """The baselines measured beside the variants; GB/s counts bytes read and written."""
     return [
         f"{s.dtype} {s.rows}{figures.TIMES}{s.columns}: device copy {figures.speed(s.gb_per_s)} GB/s, "
         f"torch {figures.speed(s.torch_gb_per_s)} GB/s"
@@ -476,7 +468,9 @@ def speed_lines(report: Report) -> list[str]:
 def summary(report: Report) -> str:
     """The closing line: ``15 variants: 9 pass, 6 known; 168 cases in 19 families; 42 s``."""
     tally = Counter(result.verdict for result in report.variants)
-    verdicts = ", ".join(f"{tally[v]} {v}" for v in get_args(Verdict) if tally[v]) or "nothing judged"
+    ran = {v: share_run(*(r for r in report.variants if r.verdict == v)) for v in tally}
+    told = [f"{tally[v]} {v}" + (f" ({ran[v]})" if ran[v] else "") for v in get_args(Verdict) if tally[v]]
+    verdicts = ", ".join(told) or "nothing judged"
     names = len({result.name for result in report.variants})
     dtypes = len({result.dtype for result in report.variants})
     where = f" in {figures.plural(dtypes, 'dtype')}" if dtypes > 1 else ""
@@ -488,13 +482,17 @@ def summary(report: Report) -> str:
     return f"{counts}; INTERRUPTED" if report.interrupted else counts
 
 
-def one_line(text: str, limit: int = 300) -> str:
+def one_line(text: str, limit: int = 2000) -> str:
     """Foreign text made safe to print: one line, no control characters, at most ``limit`` characters.
 
-    Messages may hold a compiler's whole output or terminal escape sequences; the JSON format keeps them in full.
+    Messages may hold a compiler's whole output or terminal escape sequences; the JSON format keeps them in full. A longer text loses its
+    middle: its end tells the reason.
     """
     printable = "".join(_printable(character) for character in " ".join(text.split()))
-    return printable if len(printable) <= limit else printable[: limit - 1] + "…"
+    if len(printable) <= limit:
+        return printable
+    kept = (limit - 1) // 2
+    return f"{printable[: limit - 1 - kept]}…{printable[len(printable) - kept :]}"
 
 
 def command(text: str) -> str:

@@ -1,11 +1,12 @@
 """Findings of one variant and the cases that were run, from which causes are told."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from softcheck.cases.case import Case
 from softcheck.contract import WRONG_KINDS
 from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.operation import Parameter
 from softcheck.report.model import Cause, Finding
 
 FEWEST_WIDTHS = 8
@@ -30,6 +31,8 @@ class Evidence:
     """The dtype of the input; empty if it is not known."""
     weaker: Arithmetic | None = None
     """The arithmetic under which no error of the cases would be a finding; None if there is none."""
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    """The values of the operation's parameters."""
 
     def without(self, ids: frozenset[str]) -> "Evidence":
         """Returns the evidence that is left without the findings of these ids."""
@@ -52,6 +55,8 @@ def evidence_of(
     *,
     operation: str = "softmax",
     weaker: Arithmetic | None = None,
+    parameters: Mapping[str, Parameter] | None = None,
+    dtype: str = "",
 ) -> Evidence:
     """Returns an operation's findings with the cases that were run, all of one dtype, and with their numbers of judged rows by id.
 
@@ -59,8 +64,8 @@ def evidence_of(
     """
     run = {case.id: case for case in cases}
     judged = rows or {case.id: case.shape[0] for case in cases}
-    dtype = cases[0].dtype if cases else ""
-    return Evidence(findings, run, judged, _by_case(findings), operation, dtype, weaker)
+    dtype = dtype or (cases[0].dtype if cases else "")
+    return Evidence(findings, run, judged, _by_case(findings), operation, dtype, weaker, parameters or {})
 
 
 def _by_case(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
@@ -76,5 +81,5 @@ def is_wrong(finding: Finding) -> bool:
 
 
 def cause_of(findings: Sequence[Finding], text: str, *, mend: str = "", declare: str = "", right_on: str = "") -> Cause:
-    """Returns the cause of some findings in words, with the usual mend, or with a declaration and what is right then."""
+    """Returns the cause of some findings in words, with the usual fix, or with a declaration and what is right then."""
     return Cause(text=text, mend=mend, declare=declare, right_on=right_on, findings=tuple(f.id for f in findings))

@@ -77,15 +77,6 @@ def up_to_maximum(value: float | None, result: VariantResult) -> str:
     return figure(value, ROUND_FLOOR) if Decimal(text) > Decimal(maximum) else text
 
 
-def at_least(value: float | None) -> str:
-    """A maximum over samples to four decimals, or as many digits, rounded down: ``≥ 0.9312``."""
-    if value is None or not math.isfinite(value):
-        return figure(value)
-    exact = Decimal(repr(value))
-    last_place = min(-4, exact.adjusted() - 4) if value else -4
-    return f"≥ {exact.quantize(Decimal((0, (1,), last_place)), ROUND_FLOOR)}" if abs(value) < 1e6 else f"≥ {value:.4g}"
-
-
 def bound_share(value: float | None) -> str:
     """Error over bound, two decimals, rounded away from 1: what reads ``1.00`` is exactly on the bound."""
     if value is None or not math.isfinite(value) or value >= 100:

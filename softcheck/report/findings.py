@@ -42,6 +42,8 @@ def finding_of(
         save=save,
         script=violation.script,
         around=violation.around,
+        share=violation.share,
+        facts=violation.facts,
     )
 
 

@@ -28,7 +28,6 @@ FORMATS: dict[str, str] = {
 SPEED_FORMATS: dict[str, str] = {
     "table": "softcheck.report.speed_text:render_table",
     "json": "softcheck.report.json_format:render",
-    "csv": "softcheck.report.speed_text:render_csv",
     "markdown": "softcheck.report.speed_text:render_markdown",
     "html": "softcheck.report.page.speed_page:render",
 }

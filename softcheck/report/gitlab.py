@@ -1,4 +1,4 @@
-"""Code quality of GitLab: a list of what a merge request brings and what it mends, one entry for each cause.
+"""Code quality of GitLab: a list of what a merge request brings and what it fixes, one entry for each cause.
 
 https://docs.gitlab.com/ci/testing/code_quality/ lists the fields. GitLab compares fingerprints between branches; here each is the
 id of the finding that shows the cause best.

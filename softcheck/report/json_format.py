@@ -13,6 +13,7 @@ import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.errors import UsageError
+from softcheck.facts import Facts, Sizes, Sweep, Where
 from softcheck.report.model import SCHEMA_VERSION, Report, SpeedReport
 from softcheck.report.output import PLAIN, Display
 from softcheck.tracing.model import Trace
@@ -22,7 +23,7 @@ Model = TypeVar("Model", Report, SpeedReport, Trace)
 
 def render(report: Report | SpeedReport | Trace, _display: Display = PLAIN) -> str:
     """Indented JSON, keys in the order of the model, ending in a newline."""
-    return msgspec.json.format(msgspec.json.encode(_plain(report)), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(_plain(report, without_defaults=True)), indent=2).decode() + "\n"
 
 
 def load(path: str | Path) -> Report:
@@ -82,15 +83,25 @@ def _parsed(data: bytes | str, model: type[Model], source: str) -> Model:
     return report
 
 
-def _plain(value: Any) -> Any:
-    """The value in JSON's own types."""
+def _plain(value: Any, *, without_defaults: bool = False) -> Any:
+    """The value in JSON's own types; without what facts leave open, if that is asked for."""
     match value:
         case Case():
             return msgspec.json.decode(msgspec.json.encode(value))
         case msgspec.Struct():
-            return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+            defaults = (
+                dict(zip(value.__struct_fields__[::-1], value.__struct_defaults__[::-1], strict=False))
+                if without_defaults and isinstance(value, Facts | Where | Sweep | Sizes)
+                else {}
+            )
+            given = {name: getattr(value, name) for name in value.__struct_fields__}
+            return {
+                name: _plain(each, without_defaults=without_defaults)
+                for name, each in given.items()
+                if name not in defaults or each != defaults[name]
+            }
         case tuple():
-            return [_plain(item) for item in value]
+            return [_plain(item, without_defaults=without_defaults) for item in value]
         case float() if not math.isfinite(value):
             return str(value)
         case str():

@@ -39,10 +39,14 @@ def escape(text: str) -> str:
 
 def code(text: str) -> str:
     """A code span that holds the text, whatever backticks it has; in a table cell pipes need ``cell`` as well."""
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * (longest + 1)
+    fence = _fence(text, least=1)
     pad = " " if text.startswith("`") or text.endswith("`") or not text.strip() else ""
     return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def _fence(text: str, least: int = 3) -> str:
+    """More backticks than stand together anywhere in the text."""
+    return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
 
 
 def cell(markdown: str) -> str:
@@ -95,7 +99,7 @@ def _finding_lines(report: Report) -> list[str]:
         lines.append(
             f"- {_subject(group.result)}, {escape(group.fault)}: {code(content.one_line(group.first.message))}"
         )
-        lines += [f"  Mend: {escape(group.mend)}"] if group.mend else []
+        lines += [f"  Fix: {escape(group.mend)}"] if group.mend else []
         lines += _example(group)
     return lines
 
@@ -114,7 +118,7 @@ def _example(group: FindingGroup) -> list[str]:
     """The place of the first finding, and the command that shows it again, as parts of a list item."""
     others = f" ({escape(group.others)})" if group.others else ""
     text = content.command(group.first.reproduce)
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    fence = _fence(text)
     return [
         f"  at {code(content.place(group.first))}, finding {code(content.one_line(group.first.id))}{others}",
         "",
@@ -128,5 +132,5 @@ def _example(group: FindingGroup) -> list[str]:
 
 
 def _script(lines: list[str]) -> list[str]:
-    fence = "`" * max(3, 1 + max((len(run) for line in lines for run in re.findall("`+", line)), default=0))
+    fence = _fence("\n".join(lines))
     return [f"  {fence}python", *(f"  {line}".rstrip() for line in lines), f"  {fence}", ""] if lines else []

@@ -1,7 +1,6 @@
 """Causes of rows of -inf alone, and of queries that see no key, that give numbers."""
 
 import math
-import re
 from collections.abc import Sequence
 
 from softcheck.cases.case import Case
@@ -10,10 +9,6 @@ from softcheck.report.evidence import Evidence, cause_of, is_wrong
 from softcheck.report.logits import is_looked_at, row_peak
 from softcheck.report.model import Cause, Finding
 
-_OF_ONE_VALUE = "every logit of the row is -inf"
-
-_OUTPUT = re.compile(r"output (\S+) ")
-
 _LOW = -32.0
 """The highest number that is plausibly meant to stand for -inf: its exponential is 0 beside ordinary logits in 16 bits."""
 
@@ -21,18 +16,21 @@ _NEAR = 2.0**-6
 """Relative error within which an output is that of equal logits, whatever the format: twice bfloat16's spacing and some rounding."""
 
 
-def of_masked_rows(evidence: Evidence) -> Cause | None:
+def of_masked_rows(evidence: Evidence) -> Cause | None:  # noqa: PLR0911 - one for each kind of evidence
     """Rows of -inf alone, or queries that see no key, that give numbers, where nothing else is wrong or the numbers tell why."""
     masked = [
         f
         for f in evidence.findings
-        if f.kind is FindingKind.NAN_MISMATCH and f"expected nan: {_OF_ONE_VALUE}" in f.message
+        if f.kind is FindingKind.NAN_MISMATCH
+        and f.facts.reason == "hidden_row"
+        and f.facts.expected is not None
+        and math.isnan(f.facts.expected)
     ]
     if not masked:
         return None
     others = [f for f in evidence.findings if is_wrong(f) and f not in masked]
-    who = "queries that see no key" if all(", query " in f.message for f in masked) else "rows of -inf alone"
-    if all("output 0 " in f.message for f in masked):
+    who = "queries that see no key" if all(f.facts.query is not None for f in masked) else "rows of -inf alone"
+    if all(f.facts.output == 0 for f in masked):
         return cause_of(
             masked,
             f"{who} give 0 rather than NaN",
@@ -41,6 +39,14 @@ def of_masked_rows(evidence: Evidence) -> Cause | None:
             right_on="rows that are not fully masked",
         )
     counted: list[Finding] = []
+    if others and evidence.operation == "attention":
+        # An answer outside of all values that a query sees holds some that are hidden from it.
+        mixed = [f for f in others if f.kind is FindingKind.OUT_OF_RANGE]
+        beside = {f.case for f in mixed}
+        if not mixed or any(f.case not in beside for f in others):
+            return None
+        text = f"{who} give numbers rather than NaN, and other answers hold values of keys that are hidden"
+        return cause_of([*masked, *others], f"{text}: what is hidden counts")
     if others:
         # Equal outputs are those of equal logits, which a finite number in place of -inf makes. A mask that is ignored or the wrong way
         # round shows what it hides, beside ordinary logits too.
@@ -78,5 +84,5 @@ def _are_equal(findings: Sequence[Finding], evidence: Evidence) -> bool:
 
 def _is_of_equal_logits(finding: Finding, columns: int, operation: str) -> bool:
     expected = {"softmax": 1.0 / columns, "log_softmax": -math.log(columns)}.get(operation)
-    found = _OUTPUT.search(finding.message)
-    return expected is not None and found is not None and math.isclose(float(found[1]), expected, rel_tol=_NEAR)
+    output = finding.facts.output
+    return expected is not None and output is not None and math.isclose(output, expected, rel_tol=_NEAR)

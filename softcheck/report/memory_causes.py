@@ -25,5 +25,5 @@ def of_memory(evidence: Evidence) -> Iterator[Cause]:
         yield cause_of(
             crashes,
             "calls ended their process, as the write out of bounds above makes them: it damages memory that a later step or call uses",
-            mend="mend the write first, and run these again if they still end",
+            mend="fix the write first, and run these again if they still end",
         )

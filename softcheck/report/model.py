@@ -1,11 +1,12 @@
 """The report model: the one structure that every output format is drawn from, and the canonical JSON's schema."""
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Surroundings
+from softcheck.facts import Facts
 from softcheck.probes.outcome import Coverage, KernelArithmetic, RandomRows, SeenRegime
 from softcheck.report.speed_model import ShapeSpeed, SpeedMean
 from softcheck.tracing.model import Trace
@@ -66,6 +67,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     around: Surroundings | None = None
     """The elements around the witness; null where they are not known, and in all findings but the first of each kind, cause
     and probe."""
+    share: float | None = None
+    """The largest error over its bound, or a sum's deviation over what is allowed, of all elements that break the promise."""
+    facts: Facts = Facts()
+    """The witness's numbers, and the circumstances in which it shows."""
 
     @property
     def from_probe(self) -> bool:
@@ -86,7 +91,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[str, ...]
     """Ids of the findings that it explains."""
     mend: str = ""
-    """The usual mend; empty if there is none to name."""
+    """The usual fix; empty if there is none to name."""
     declare: str = ""
     """The promise of ``@variant`` under which these would be no findings; empty if none is."""
     right_on: str = ""
@@ -138,6 +143,10 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     """Cases that could not be run here, as where Triton's interpreter can't; the notes say why."""
     probes_run: dict[str, int] = {}
     """Number of trials made, by probe; a probe that was not run is absent."""
+    trials_planned: int = 0
+    """Trials that probes planned for the variant, but for those that had nothing to try."""
+    trials_cut: int = 0
+    """Trials of these that were not made, or not in full, for want of time or memory."""
     properties: dict[str, bool] = {}
     """Properties that are reported without being promised, such as ``batch_invariant``, and whether they hold."""
     arithmetic: KernelArithmetic | None = None
@@ -166,6 +175,8 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     weaker_contract: str | None = None
     """Words for what the declaration allows beyond the standard contract; null if the variant is held to the standard
     one."""
+    not_judged: tuple[str, ...] = ()
+    """Options of the function, and parameters of the operation, of which calls had one value alone: ``head_dim other than 64``."""
     holds: str | None = None
     """Words for the size up to which the verdict holds, with the reason; null if every size was run."""
     max_standard_share: float | None = None
@@ -239,32 +250,6 @@ class Exhaustive(msgspec.Struct, frozen=True, kw_only=True):
     """``numpy``, or on a GPU the arithmetic of the judge's first look: ``float64`` or ``double-float32``."""
 
 
-class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A search for the worst row, beside random sampling of as many elements. All figures are lower bounds."""
-
-    name: str
-    dtype: str
-    columns: int
-    objective: Literal["bound", "ulp"]
-    """The unit of the figures: error over bound, or ULPs."""
-    found: float | None
-    """The largest figure of the rows that evolved."""
-    random: float | None
-    """The largest figure of random rows of every family."""
-    elements: int
-    """Elements judged by either."""
-    rounds: int
-    rows_per_launch: int
-    witness: Witness | None
-    """The element with the figure ``found``."""
-    smaller: float | None
-    """The figure of a smaller input that keeps nearly all of it."""
-    smaller_shape: tuple[int, int] | None
-    save: str | None
-    """The command that adds the input to the corpora."""
-    seconds: float
-
-
 class CopyBaseline(msgspec.Struct, frozen=True, kw_only=True):
     """Device copy measured beside the variants; GB/s counts bytes read and written."""
 
@@ -290,7 +275,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     variants: tuple[VariantResult, ...]
     cases: tuple[CaseResult, ...]
     exhaustive: tuple[Exhaustive, ...] = ()
-    searches: tuple[SearchResult, ...] = ()
+    searches: tuple[dict[str, Any], ...] = ()
+    """Results of ``softcheck search``, a command of earlier versions: read and written again, not shown."""
     speed: tuple[CopyBaseline, ...] = ()
     timings: tuple[ShapeSpeed, ...] = ()
     """Timings behind the columns of speed."""
@@ -302,6 +288,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """True if the run was ended early; the figures then cover the measurements made by that time."""
     errors: tuple[str, ...] = ()
     """Cases that could not be run through no fault of a variant, each with the reason."""
+    calls: tuple[str, ...] = ()
+    """How each variant is called and what it is judged as, but for built-in ones, one line each."""
     notes: tuple[str, ...] = ()
     """Parts left out of this run, with the reason."""
     seconds: float

@@ -1,7 +1,7 @@
 """Remarks in a report beside its figures: one line for each, in the report's order."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from softcheck.cases.case import Case
 from softcheck.contract import BOUNDED_KINDS, WRONG_KINDS, FindingKind
@@ -10,8 +10,6 @@ from softcheck.judge.fitting import in_words
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.operation import value_in_words
-from softcheck.operations.registry import OPERATIONS
 from softcheck.probes.outcome import Coverage
 from softcheck.report import probes
 from softcheck.report.figures import plural
@@ -21,8 +19,8 @@ from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult
 from softcheck.toolchain.ptx import contradictions
 from softcheck.variants.declaration import Declaration, KnownDefect
-from softcheck.variants.forms import call_in_words
-from softcheck.variants.registry import split_call
+from softcheck.variants.recognised import Recognised
+from softcheck.variants.registry import BUILTIN_OF, WITH_MASKS
 
 _MOST_PLACES = 8
 
@@ -32,8 +30,6 @@ Measured = Sequence[tuple[Case, Measurement]]
 def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Sequence[str]) -> list[str]:
     """All notes of a run; ``of_rows`` are those of single variants in single dtypes."""
     return [
-        *_calls(run),
-        *_other_operations(run, rows),
         *_truncation(run),
         *_unable(run),
         *run.notes,
@@ -44,34 +40,14 @@ def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Sequence[str]) -> l
     ]
 
 
-def _calls(run: Run) -> list[str]:
-    """One line per variant whose call was recognised or declared, rather than typed as part of its name, with its parameters."""
-    return [
-        f"{name}: called as {call_in_words(declaration.call)}{_parameters(declaration)}"
-        for name, declaration in run.declarations.items()
-        if declaration.call and not split_call(name)[1]
-    ]
+def calls(facts: Mapping[str, Recognised]) -> tuple[str, ...]:
+    """One line per variant that is not built-in: how it is called, and what it is judged as."""
+    return tuple(f"{name}: {fact.in_words()}" for name, fact in facts.items() if not _is_built_in(name))
 
 
-def _parameters(declaration: Declaration) -> str:
-    numbers = [f"{name}={value_in_words(value)}" for name, value in declaration.parameters.items()]
-    return f"; judged with {', '.join(numbers)}" if numbers else ""
-
-
-def _other_operations(run: Run, rows: Sequence[VariantResult]) -> list[str]:
-    """One line per variant that fails and whose name speaks of another operation than the one it was judged by."""
-    failing = {row.name for row in rows if row.verdict == "fail"}
-    found = []
-    for name, declaration in run.declarations.items():
-        words = split_call(name)[0].partition("@")[0].rpartition(":")[2].lower().replace("_", "")
-        # The longest name that it holds: log_softmax holds softmax too.
-        named = max((each for each in OPERATIONS if each.replace("_", "") in words), key=len, default=None)
-        if name in failing and named is not None and named != declaration.operation:
-            found.append(
-                f"{name} was judged as {declaration.operation}; if it computes {named}, add --operation {named}, or declare "
-                f"@variant(operation='{named}')"
-            )
-    return found
+def _is_built_in(name: str) -> bool:
+    named = name.partition("@")[0]
+    return named in WITH_MASKS or any(named in variants for variants in BUILTIN_OF.values())
 
 
 def never_run(coverage: Coverage | None) -> str | None:
@@ -107,7 +83,9 @@ def unseen_defect(defect: KnownDefect) -> str:
     what = f"declares a defect that was not found ({', '.join(defect.kinds)} on {', '.join(defect.cases)}: {defect.reason})"
     if not defect.always:
         return f"{what}, which need not show everywhere"
-    return f"{what}; remove it from the declaration if it is mended, or declare always=False if it need not show everywhere"
+    return (
+        f"{what}; remove it from the declaration if it is fixed, or declare always=False if it need not show everywhere"
+    )
 
 
 def fitting_arithmetic(

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from softcheck.contract import Violation
+from softcheck.operations.operation import Operation, value_in_words
 from softcheck.probes.outcome import NOTHING_TO_TRY, KernelArithmetic, RandomRows, SeenRegime
-from softcheck.probes.registry import PROBES
+from softcheck.probes.registry import MEETINGS, PROBES, SLICES, described
 from softcheck.report.findings import finding_of
 from softcheck.report.model import Finding
 from softcheck.report.reproduce import bits_command, in_time
@@ -36,7 +37,9 @@ def findings(
             yield finding_of(
                 violation,
                 case_id,
-                in_time(probe_command(task, run.ready.backend), violation.kind, run.options.seconds_per_call),
+                in_time(
+                    probe_command(task, run.ready.backend, shown.label), violation.kind, run.options.seconds_per_call
+                ),
                 variant=task.variant,
                 dtype=task.dtype,
                 declaration=declaration,
@@ -45,10 +48,12 @@ def findings(
             )
 
 
-def probe_command(task: ProbeTask, backend: str) -> str:
-    """The command that runs one probe on one variant in one dtype again."""
-    words = ["softcheck", "report", "--variant", task.variant, "--dtype", task.dtype, "--probe", task.probe]
-    words += ["--quick"] if task.quick else []
+def probe_command(task: ProbeTask, backend: str, label: str = "") -> str:
+    """The command that runs one probe on one variant in one dtype again; of circumstances that meet, the call of this label alone."""
+    words = ["softcheck", "report", "--variant", task.variant, "--dtype", task.dtype]
+    is_way = task.probe in {MEETINGS, *SLICES} and "=" in label
+    words += ["--axis", label] if is_way else ["--probe", task.probe]
+    words += ["--effort", task.effort] if task.effort != "normal" and not is_way else []
     words += ["--seed", str(task.seed)] if task.seed else []
     return shlex.join([*words, "--device", backend])
 
@@ -56,7 +61,7 @@ def probe_command(task: ProbeTask, backend: str) -> str:
 def trials_of(probed: Iterable[ProbeResult]) -> dict[str, int]:
     """Trials made, by probe, in the order in which probes are registered."""
     made = {result.task.probe: result.conclusion.trials for result in probed}
-    return {name: made[name] for name in PROBES if name in made}
+    return {name: made[name] for name in described() if name in made}
 
 
 def properties_of(probed: Iterable[ProbeResult]) -> dict[str, bool]:
@@ -76,6 +81,16 @@ def arithmetic_of(probed: Iterable[ProbeResult]) -> KernelArithmetic | None:
 def sampled_by(probed: Iterable[ProbeResult]) -> RandomRows | None:
     """The extent of the random rows that probes judged; None if none drew any."""
     return RandomRows.total(result.conclusion.sampled for result in probed)
+
+
+def not_judged(at_defaults: Iterable[str], operation: Operation, probed: Iterable[ProbeResult]) -> tuple[str, ...]:
+    """The options of a function, and the head dimension of attention, that no probe varied."""
+    varied = {name for result in probed for name in result.conclusion.varied}
+    dimensions = {name: operation.parameters[name] for name in ("head_dim",) if name in operation.parameters}
+    return (
+        *(name for name in at_defaults if name not in varied),
+        *(f"{name} other than {value_in_words(value)}" for name, value in dimensions.items() if name not in varied),
+    )
 
 
 def regimes_of(probed: Iterable[ProbeResult]) -> tuple[SeenRegime, ...] | None:
@@ -108,7 +123,7 @@ def had_their_chance(defect: KnownDefect, probed: Sequence[ProbeResult], *, quic
 
 
 def skip_notes(run: Run) -> list[str]:
-    """Lines per probe and reason for trials that could not be made, with the number of variants and dtypes.
+    """Remarks of probes, and lines per probe and reason for trials that could not be made, with the number of variants and dtypes.
 
     Reasons of the same probe and variants that differ only in numbers, such as sizes, share a line. The last line names the probes that had nothing to try.
     """
@@ -120,7 +135,11 @@ def skip_notes(run: Run) -> list[str]:
     alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for (probe, reason), subjects in concerned.items():
         alike.setdefault((probe, _NUMBER.sub("N", reason), tuple(subjects)), []).append(reason)
-    left_out: list[str] = []
+    left_out = [
+        f"probe {result.task.probe}: {note} ({result.task.variant} {result.task.dtype})"
+        for result in run.probed
+        for note in result.conclusion.notes
+    ]
     without: list[str] = []
     for (probe, _, places), reasons in alike.items():
         reason = reasons[0] + (f", and {len(reasons) - 1} more with other numbers" if reasons[1:] else "")

@@ -39,7 +39,7 @@ def in_order_command(command: Command, backend: str, corpora: Sequence[str] = ()
     ):
         for value in values:
             words += [option, value]
-    words += ["--quick"] if command.quick else []
+    words += ["--effort", command.effort] if command.effort != "normal" else []
     words += ["--seed", str(command.seed)] if command.seed else []
     words += ["--in-order"] if len(command.cases) + len(command.probes) > 1 or len(command.variants) > 1 else []
     words += ["--check-heap"] if command.check_heap else []

@@ -5,7 +5,7 @@ from softcheck.operations.arithmetic import Arithmetic
 from softcheck.report.error_sizes import is_far
 from softcheck.report.evidence import Evidence, cause_of
 from softcheck.report.model import Cause
-from softcheck.report.width_causes import of_widths, swept
+from softcheck.report.width_causes import of_widths, widest_sweep
 
 _OTHERS = frozenset({"torch_transforms", "first_rows"})
 """Probes that compare a call with one that is right, so that rounding explains none of their findings."""
@@ -20,7 +20,7 @@ def of_rounding(evidence: Evidence) -> Cause | None:
     if evidence.weaker is None or evidence.dtype not in ("float16", "bfloat16"):
         return None
     steps = _rounded(evidence.weaker)
-    first = swept(evidence)
+    first = widest_sweep(evidence)
     if not steps or (first is not None and is_far(first) and of_widths(evidence) is not None):
         return None
     found = [

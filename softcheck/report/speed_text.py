@@ -1,9 +1,7 @@
-"""The speed report for readers: a table or a line per shape, means last, in plain text, Markdown and CSV."""
+"""The speed report for readers: a table or a line per shape, means last, in plain text and Markdown."""
 
-import csv
 from collections.abc import Callable
 from dataclasses import dataclass
-from io import StringIO
 
 from softcheck.report import content, figures
 from softcheck.report.markdown import escape, table_row
@@ -106,44 +104,6 @@ def render_markdown(report: SpeedReport) -> str:
     noted = remarks(report)
     lines += ["", *(f"- {escape(line)}" for line in noted)] if noted else []
     return "\n".join([*lines, "", escape(_closing(report))]) + "\n"
-
-
-_Cell = Callable[[ShapeSpeed, SpeedFigures], object]
-_CSV: dict[str, _Cell] = {
-    "dtype": lambda shape, _: shape.dtype,
-    "rows": lambda shape, _: shape.rows,
-    "columns": lambda shape, _: shape.columns,
-    "variant": lambda _, f: f.variant,
-    "seconds": lambda _, f: f.seconds and f.seconds.mid,
-    "seconds_low": lambda _, f: f.seconds and f.seconds.low,
-    "seconds_high": lambda _, f: f.seconds and f.seconds.high,
-    "launch_seconds": lambda _, f: f.launch_seconds and f.launch_seconds.mid,
-    "method": lambda _, f: f.method,
-    "gb_per_s": lambda _, f: f.gb_per_s,
-    "tflop_per_s": lambda _, f: f.tflop_per_s,
-    "copy_gb_per_s": lambda shape, _: shape.copy_gb_per_s,
-    "copy_share": lambda _, f: f.copy_share and f.copy_share.mid,
-    "roofline_share": lambda _, f: f.roofline_share,
-    "reference": lambda shape, _: shape.reference,
-    "times_faster": lambda _, f: f.times_faster and f.times_faster.mid,
-    "times_faster_low": lambda _, f: f.times_faster and f.times_faster.low,
-    "times_faster_high": lambda _, f: f.times_faster and f.times_faster.high,
-    "word": lambda _, f: f.word,
-    "max_ulp": lambda _, f: f.max_ulp,
-    "cache": lambda shape, _: shape.cache,
-    "rounds": lambda shape, _: shape.rounds,
-    "reason": lambda _, f: f.reason,
-}
-
-
-def render_csv(report: SpeedReport) -> str:
-    """Returns one line per shape and variant, seconds and bytes in SI units; empty if nothing was measured."""
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_CSV)
-    for shape in report.shapes:
-        writer.writerows([cell(shape, f) for cell in _CSV.values()] for f in shape.variants)
-    return text.getvalue()
 
 
 def shape_title(shape: ShapeSpeed) -> str:

@@ -15,6 +15,7 @@ from softcheck.run.probing import ProbeResult
 from softcheck.run.protocol import Ready
 from softcheck.run.session import CaseMeasurement
 from softcheck.variants.declaration import Declaration
+from softcheck.variants.recognised import Recognised
 
 
 class JudgedTest(msgspec.Struct, kw_only=True):
@@ -24,6 +25,8 @@ class JudgedTest(msgspec.Struct, kw_only=True):
     variant: str
     dtype: str
     declaration: Declaration | None = None
+    fact: Recognised | None = None
+    """What trials have shown of its call."""
     refused: str | None = None
     """The reason why the variant could not be loaded."""
     results: list[CaseMeasurement] = []
@@ -60,12 +63,13 @@ def suite_report(
             dtypes=tuple(dtype for dtype in FORMATS if any(dtype == each for _, each in judged)),
             cases=tuple({case_id: each.case for (_, case_id), each in results.items()}.values()),
             whole_corpus=False,
-            quick=any(result.task.quick for result in probed.values()),
+            effort="quick" if any(result.task.effort == "quick" for result in probed.values()) else "normal",
             seed=seed,
             require_all_sizes=require_all_sizes,
         ),
         ready=tests[0].ready,
         declarations={test.variant: test.declaration for test in tests if test.declaration is not None},
+        facts={test.variant: test.fact for test in tests if test.fact is not None},
         results=sorted(results.values(), key=lambda each: (each.variant, each.case.id)),
         probed=sorted(probed.values(), key=lambda each: (each.task.variant, each.task.dtype, each.task.probe)),
         given_up=[found for each in sorted(judged) if (found := _given_up(tests, *each, results, probed)) is not None],
@@ -103,4 +107,4 @@ def _given_up(
 
 
 def _quick_first(tests: Sequence[JudgedTest]) -> list[ProbeResult]:
-    return sorted((each for test in tests for each in test.probed), key=lambda result: not result.task.quick)
+    return sorted((each for test in tests for each in test.probed), key=lambda result: result.task.effort != "quick")

@@ -1,6 +1,6 @@
 """The report for a terminal: a table of verdicts, then what to look at and how to see it again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import StringIO
 from itertools import groupby
 
@@ -145,21 +145,33 @@ def _place(result: VariantResult) -> str:
 
 def _table(columns: list[Column], results: list[VariantResult], *, gap: int = 2, squeeze: bool = False) -> Table:
     """A table whose list of findings may wrap, down to a readable width; squeezed, so may the names, to any width."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
+    table = empty_table(gap)
     for column in columns:
         title = column.title.replace(" ", "\n")
         foldable = column.title == "findings" or (squeeze and column.title == "variant")
-        widest = max(map(cell_len, [*title.split("\n"), *(column.cell(result) for result in results)]))
-        table.add_column(
-            title,
-            justify="right" if column.numeric else "left",
-            no_wrap=not foldable,
-            min_width=min(widest, FINDINGS_WIDTH) if column.title == "findings" else None if squeeze else widest,
-            overflow="fold",
-        )
+        least = FINDINGS_WIDTH if column.title == "findings" else 0 if squeeze else UNBOUNDED_WIDTH
+        cells = [column.cell(result) for result in results]
+        add_column(table, title, cells, numeric=column.numeric, foldable=foldable, least=least)
     for result in results:
         table.add_row(*(Text(c.cell(result), style=_style(c, result)) for c in columns))
     return table
+
+
+def empty_table(gap: int) -> Table:
+    """A table with a line below its heading alone, and ``gap`` blanks between columns."""
+    return Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
+
+
+def add_column(table: Table, title: str, cells: Iterable[str], *, numeric: bool, foldable: bool, least: int) -> None:
+    """Adds a column as wide as its cells, or ``least`` if that is less; 0 lets it shrink to any width."""
+    widest = max(map(cell_len, [*title.split("\n"), *cells]))
+    table.add_column(
+        title,
+        justify="right" if numeric else "left",
+        no_wrap=not foldable,
+        min_width=min(widest, least) or None,
+        overflow="fold",
+    )
 
 
 def _style(column: Column, result: VariantResult) -> str:
@@ -198,14 +210,11 @@ def _finding_lines(report: Report) -> list[str]:
 
 
 def group_lines(group: FindingGroup) -> list[str]:
-    """The fault, its usual mend, one finding that shows it, and the command that shows it again."""
-    mend = [f"  mend: {group.mend}"] if group.mend else []
+    """The fault, its usual fix, one finding that shows it, and the command that shows it again."""
+    mend = [f"  fix: {group.mend}"] if group.mend else []
+    message = content.one_line(group.first.message, 500)
     lines = [
-        *(
-            [f"{group.extent}: {content.one_line(group.first.message)}"]
-            if group.cause is None
-            else [group.fault, *mend, f"  {content.one_line(group.first.message)}"]
-        ),
+        *([f"{group.extent}: {message}"] if group.cause is None else [group.fault, *mend, f"  {message}"]),
         f"  at {content.place(group.first)}, finding {content.one_line(group.first.id)}",
         f"  $ {content.command(group.first.reproduce)}",
     ]

@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 
-from rich import box
-from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -13,7 +11,7 @@ from rich.text import Text
 from softcheck.report import figures
 from softcheck.report.content import one_line
 from softcheck.report.output import PLAIN, Display
-from softcheck.report.table import UNBOUNDED_WIDTH, console_of, print_line
+from softcheck.report.table import UNBOUNDED_WIDTH, add_column, console_of, empty_table, print_line, stripped
 from softcheck.tracing.model import PHASES, Trace, TracedFigure, TracedRow, TracedStep
 
 _LEAST_ULPS = 2.0**-20
@@ -40,7 +38,7 @@ def render(trace: Trace, display: Display = PLAIN) -> str:
         print_line(console)
     for note in trace.notes:
         print_line(console, one_line(note))
-    return "".join(line.rstrip() + "\n" for line in drawn.getvalue().splitlines())
+    return stripped(drawn)
 
 
 def heading(trace: Trace) -> list[str]:
@@ -72,8 +70,9 @@ def row_lines(row: TracedRow) -> Iterator[str]:
         return
     step = row.steps[row.born]
     where = f"{step.kernel}:{step.line}" if step.line is not None else step.kernel
-    size = f"step {row.born + 1}, {PHASES[step.phase]}, {ulps(step.own)} ULP"
-    yield one_line(f"largest error of its own: {size}, at {where}: {step.source}")
+    named = f"step {row.born + 1}, {PHASES[step.phase]}"
+    said = f"NaN is made in {named}" if step.makes_nan else f"largest error of its own: {named}, {ulps(step.own)} ULP"
+    yield one_line(f"{said}, at {where}: {step.source}")
 
 
 def row_figures(row: TracedRow) -> list[tuple[str, TracedFigure]]:
@@ -149,19 +148,12 @@ def _fitting(console: Console, row: TracedRow) -> Iterator[Table | str]:
 
 
 def _table(row: TracedRow, columns: Sequence[StepColumn]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table = empty_table(gap=2)
     for column in columns:
-        widest = max(
-            map(cell_len, [*column.title.split("\n"), *(column.cell(1, step) for step in row.steps)]), default=0
-        )
         is_words = column.title == "step"
-        table.add_column(
-            column.title,
-            justify="right" if column.numeric else "left",
-            no_wrap=not is_words,
-            min_width=min(widest, _LEAST_WORDS) if is_words else widest,
-            overflow="fold",
-        )
+        cells = [column.cell(i + 1, step) for i, step in enumerate(row.steps)]
+        least = _LEAST_WORDS if is_words else UNBOUNDED_WIDTH
+        add_column(table, column.title, cells, numeric=column.numeric, foldable=is_words, least=least)
     for i, step in enumerate(row.steps):
         table.add_row(*(Text(column.cell(i + 1, step)) for column in columns), style="bold" if i == row.born else "")
     return table

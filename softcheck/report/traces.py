@@ -2,7 +2,8 @@
 
 import contextlib
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -15,21 +16,29 @@ from softcheck.run.model import Events
 from softcheck.run.session import Session
 from softcheck.run.tracing import trace
 from softcheck.tracing.model import Trace
+from softcheck.variants.recognised import Recognised
 
 MOST_COLUMNS = 2**14
 """Widest row that a report traces by itself: a reader looks at few columns, and the wait is short."""
 
 
-def with_traces(report: Report, cases: Iterable[Case], events: Events, corpora: Sequence[str] = ()) -> Report:
+def with_traces(
+    report: Report,
+    cases: Iterable[Case],
+    events: Events,
+    corpora: Sequence[str] = (),
+    facts: Mapping[str, Recognised] = MappingProxyType({}),
+) -> Report:
     """The report with a trace of each variant that launches Triton kernels; a note names the others.
 
-    ``cases`` are those that the report ran, of ``corpora`` if any were named. The kernels run under Triton's interpreter, in a process of its own.
+    ``cases`` are those that the report ran, of ``corpora`` if any were named, and ``facts`` what trials have shown of the variants' calls. The kernels run under Triton's interpreter, in a process of its own.
     """
     known = {case.id: case for case in cases} | {c.id: c.definition for c in report.cases if c.definition is not None}
     traces: list[Trace] = []
     untraced: list[str] = []
     without: list[str] = []
     with contextlib.closing(Session("interpreter", jobs=1)) as session:
+        session.facts.update(facts)
         for name, results in _by_variant(report).items():
             shown = next((found for result in results if (found := _worst(result, known))), None)
             if shown is None:
@@ -45,7 +54,7 @@ def with_traces(report: Report, cases: Iterable[Case], events: Events, corpora: 
                 without.append(content.one_line(name))
             except SoftcheckError as error:
                 untraced.append(f"{name}: {error}")
-    notes = [f"not traced: {content.one_line(said, limit=400)}" for said in untraced]
+    notes = [f"not traced: {content.one_line(said)}" for said in untraced]
     notes += [f"not traced, since they launch no Triton kernel: {', '.join(without)}"] if without else []
     return msgspec.structs.replace(report, traces=tuple(traces), notes=(*report.notes, *notes))
 

@@ -1,35 +1,31 @@
 """Causes that widths or shapes have in common: a tile, a block or a path of the kernel."""
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from softcheck.contract import FindingKind
-from softcheck.probes.predicate import class_of, sizes_named
+from softcheck.facts import Sizes, Sweep, Where
+from softcheck.probes.predicate import PADDED, class_of
 from softcheck.probes.shape_plan import Shape
-from softcheck.probes.shape_predicate import describe_shapes
-from softcheck.report.error_sizes import as_of_left_out, has_sign, is_far, may_be_rounding, sums_too_small
+from softcheck.probes.shape_predicate import shapes_where
+from softcheck.report.error_sizes import as_of_left_out, may_be_rounding, sums_too_small
 from softcheck.report.evidence import FEWEST_FAILING, FEWEST_WIDTHS, Evidence, cause_of, is_wrong
 from softcheck.report.model import Cause, Finding
 
 _FEWEST_FAMILIES = 2
 """Families of cases that must show a class of shapes, since the cases of one may be wrong for their values."""
 
-_OF_SIZES = re.compile(r"\((\d+) of \d+ widths tried")
-
 _ANY = (1, 2, 3, 1000, 2**20)
 """Widths that stand for all beside those of cases."""
-
-_SOME_ROWS = "with some row counts"
 
 _LEAST_LIMIT = 8
 """The narrowest row that a kernel plausibly takes whole while it loses something of wider ones."""
 
 _NOTHING_ELSE = "such errors show at no other width that was tried"
 
+_LOOK = (
+    "look for what changes there, such as a block, a loop or a path; softcheck regimes names the paths that calls take"
+)
 _LOOP = "loop over the row, or take a block as wide as the row"
-
-_PADDED = "N not a power of two"
-"""The class of widths at which a block of a power of two holds lanes beyond the row."""
 
 
 def of_widths(evidence: Evidence) -> Cause | None:
@@ -37,44 +33,63 @@ def of_widths(evidence: Evidence) -> Cause | None:
     wrong = evidence.wrong_cases()
     tried = sorted({case.shape[1] for case in evidence.cases.values() if 0 not in case.shape})
     failing = sorted({case.shape[1] for case in wrong if 0 not in case.shape})
-    sweep = swept(evidence)
     values = [f for f in evidence.findings if is_wrong(f)]
-    found = None
-    if len(tried) >= FEWEST_WIDTHS and len(failing) >= FEWEST_FAILING:
-        found = class_of(tried, failing)
-        padded = sizes_named(_PADDED)
-        # Among widths beside powers of two alone, these are the odd ones too; sums that are too small tell them apart.
-        if padded is not None and list(filter(padded, tried)) == failing and sums_too_small(values):
-            found = (_PADDED, padded)
-    words = _words(sweep) if sweep is not None else None if found is None else found[0]
-    if words is None or (sweep is None and len(failing) < FEWEST_FAILING) or _is_chance(words):
+    of_probe = widest_sweep(evidence)
+    if of_probe is not None:
+        where, sweep = of_probe.facts.where, of_probe.facts.sweep
+    else:
+        where, sweep = _of_cases(tried, failing, values)
+    if where is None or sweep is None or where.is_chance or _is_nearly_all(where):
         return None
-    holds = _predicate(words) or (found[1] if found is not None else lambda n: n in failing)
+    holds = (
+        where.only.holds if where.only is not None and where.only.of == "columns" else frozenset(failing).__contains__
+    )
     outside = [f for f in values if f.case in evidence.cases and not holds(evidence.cases[f.case].shape[1])]
     inside = [f for f in values if f not in outside]
-    all_ways = [way for f in evidence.of_probes("sizes") if (way := _predicate(_words(f))) is not None]
+    all_ways = [f.facts.where.only for f in evidence.of_probes("sizes") if f.facts.where is not None]
     # What one kind misses another may have: together they can be all widths.
-    if words.startswith("all N tried") or not inside or all(any(way(n) for way in all_ways) for n in (*tried, *_ANY)):
+    if not inside or all(any(way is not None and way.holds(n) for way in all_ways) for n in (*tried, *_ANY)):
         return None
     # Errors near their bounds are rounding, which shows at some widths and not at others.
-    narrowest = [sweep] if sweep is not None else _at_the_narrowest(inside, evidence)
+    narrowest = [of_probe] if of_probe is not None else _at_the_narrowest(inside, evidence)
     if all(map(may_be_rounding, narrowest)):
         return None
-    limit = _limit_of(words)
+    limit = _limit_of(where, sweep)
     if limit is not None and limit < _LEAST_LIMIT:
         return None
-    meaning, mend = _of_widths(words, limit, inside, narrowest, evidence.operation)
+    meaning, mend = _seen_there(where, limit, inside, evidence)
     # Cases of other widths that are wrong in the same way contradict widths; a few may be another fault's.
     contradicting = {f.case for f in outside if f.kind in {g.kind for g in inside}}
-    if len(contradicting) >= (1 if meaning == _NOTHING_ELSE else FEWEST_FAILING):
+    if len(contradicting) >= (1 if mend != _LOOP else FEWEST_FAILING):
         return None
-    is_limit = limit is not None and mend == _LOOP
+    is_limit = limit is not None and not where.partly
     return cause_of(
         inside,
-        f"wrong at {_every(words)}: {meaning}",
+        f"wrong at {_at(where, sweep, limit)}: {meaning}",
         mend=mend,
         declare=f"max_columns={limit}" if is_limit else "",
         right_on=f"rows of at most {limit} columns" if is_limit else "",
+    )
+
+
+def _of_cases(
+    tried: Sequence[int], failing: Sequence[int], values: Sequence[Finding]
+) -> tuple[Where | None, Sweep | None]:
+    """The class of the widths at which cases are wrong, and their extent; none where a class would be chance."""
+    if len(tried) < FEWEST_WIDTHS or len(failing) < FEWEST_FAILING:
+        return None, None
+    found = class_of(tried, failing)
+    # Among widths beside powers of two alone, these are the odd ones too; sums that are too small tell them apart.
+    if list(filter(PADDED.holds, tried)) == failing and sums_too_small(values):
+        found = PADDED
+    return (None if found is None else Where(any_of=((found,),))), Sweep.among(tried, failing, "widths of cases")
+
+
+def _is_nearly_all(where: Where) -> bool:
+    """True for all widths, all but a few, and all inputs of more than one element."""
+    only = where.only
+    return (where.partly is False and where.any_of == ((),)) or (
+        only is not None and (only.is_everything or only == Sizes(of="elements", least=2))
     )
 
 
@@ -85,34 +100,10 @@ def _at_the_narrowest(findings: Sequence[Finding], evidence: Evidence) -> list[F
     return [f for f in findings if widths.get(f.id) == least]
 
 
-def swept(evidence: Evidence) -> Finding | None:
+def widest_sweep(evidence: Evidence) -> Finding | None:
     """The finding of ``sizes`` that holds at the most widths; None where there is none."""
-
-    def widths(finding: Finding) -> int:
-        found = _OF_SIZES.search(finding.message)
-        return int(found[1]) if found else 0
-
-    return max((f for f in evidence.of_probes("sizes") if is_wrong(f)), key=widths, default=None)
-
-
-def _words(finding: Finding) -> str:
-    """The words for the widths at which a finding of ``sizes`` holds."""
-    return finding.message.partition(" (")[0]
-
-
-def _predicate(words: str) -> Callable[[int], bool] | None:
-    """Returns the widths that words name, as a function; None for words that are no class and no list of widths."""
-    if (named := sizes_named(words)) is not None:
-        return named
-    if not re.fullmatch(r"N = [\d, and]+", words):
-        return None
-    listed = frozenset(map(int, re.findall(r"\d+", words)))
-    return lambda n: n in listed
-
-
-def _is_chance(words: str) -> bool:
-    """True for ranges and for two classes together, which are what is left where no class of widths is wrong, and for all inputs of more than one element."""
-    return words.startswith("N in ") or " or " in words or words in ("elements >= 2", "elements > 1")
+    found = [f for f in evidence.of_probes("sizes") if is_wrong(f) and f.facts.sweep is not None]
+    return max(found, key=lambda f: f.facts.sweep.failing if f.facts.sweep is not None else 0, default=None)
 
 
 def of_shapes(evidence: Evidence) -> Cause | None:
@@ -125,61 +116,66 @@ def of_shapes(evidence: Evidence) -> Cause | None:
     few = len(failing) < FEWEST_FAILING or len(passing) < FEWEST_WIDTHS
     if few or failing & passing or len({id_.partition("/")[0] for id_ in wrong}) < _FEWEST_FAMILIES:
         return None
-    words = describe_shapes(failing | passing, failing)
-    if not words.startswith(("rows >", "rows <", "elements >", "elements <")) or " or " in words:
+    where = shapes_where(failing | passing, failing)
+    first = where.any_of[0][0] if len(where.any_of) == 1 and where.any_of[0] and not where.negated else None
+    if first is None or first.of == "columns" or not first.is_interval or None not in (first.least, first.most):
         return None
     found = [f for f in evidence.findings if f.case in wrong and is_wrong(f)]
-    few_elements = re.match(r"elements >=? (\d+)", words)
     # Rounding shows where there is more to round, and what is wrong everywhere shows in all but the smallest rows.
-    if all(map(may_be_rounding, found)) or (few_elements is not None and int(few_elements[1]) <= _LEAST_LIMIT):
+    is_all_but_small = first.of == "elements" and first.least is not None and first.least - 1 <= _LEAST_LIMIT
+    if all(map(may_be_rounding, found)) or is_all_but_small:
         return None
     mend = "look for the condition that leads there; softcheck regimes names the paths that calls take"
-    return cause_of(found, f"wrong at {words}: a path for such shapes", mend=mend)
+    extent = f"{len(failing)} of {len(failing | passing)} shapes of cases"
+    return cause_of(found, f"wrong at {where.words()} ({extent}): a path for such shapes", mend=mend)
 
 
-def _every(words: str) -> str:
-    return "every width that is no power of two" if words == _PADDED else words
+def _at(where: Where, sweep: Sweep, limit: int | None) -> str:
+    """The widths at which calls were wrong, and no others."""
+    if limit is not None and not where.partly:
+        right = "" if sweep.right is None else f", right at {sweep.right}"
+        if sweep.failing == len(sweep.wrong):
+            return f"{_listed(sweep.wrong)}{right}"
+        return f"each of {sweep.failing} widths tried from {sweep.wrong[0]} to {sweep.wrong[-1]}{right}"
+    words = "every width that is no power of two" if where.only == PADDED else where.words("N")
+    return f"{words} ({sweep.words()})"
 
 
-def _limit_of(words: str) -> int | None:
-    """The largest width that is right, where that is what the words say; of some row counts alone too."""
-    found = re.fullmatch(rf"N (>=?) (\d+)(?: {_SOME_ROWS})?", words)
-    return None if found is None else int(found[2]) - (found[1] == ">=")
+def _listed(numbers: Sequence[int]) -> str:
+    *others, last = map(str, numbers)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
-def _of_widths(
-    words: str, limit: int | None, findings: Sequence[Finding], narrowest: Sequence[Finding], operation: str
-) -> tuple[str, str]:
-    """The usual fault of a kernel that is wrong at these widths, and the mend."""
-    if words == _PADDED:
-        if sums_too_small(findings):
-            return "lanes beyond the row enter the sum", 'load them with mask=column < columns, other=-float("inf")'
-        return "lanes beyond the row are computed with", "mask every load, sum and store by column < columns"
-    if words.startswith("odd N") or "% " in words:
-        return (
-            "the end of a row that fills no vector or tile is lost",
-            "mask the last part of the row by column < columns",
-        )
-    known = None if limit is None or _SOME_ROWS in words else _beyond(limit, findings, narrowest, operation)
-    return known or (
-        _NOTHING_ELSE,
-        "look for what changes there, such as a block, a loop or a path; softcheck regimes names the paths that calls take",
-    )
+def _limit_of(where: Where, sweep: Sweep) -> int | None:
+    """The largest width that was right, where all wider ones were wrong; of some row counts alone too."""
+    groups = where.any_of
+    only = groups[0][0] if len(groups) == 1 and len(groups[0]) == 1 and not where.negated else None
+    if only is None or only.of != "columns" or only != Sizes(least=only.least) or only.least is None:
+        return None
+    return only.least - 1 if sweep.right is None else sweep.right
 
 
-def _beyond(
-    limit: int, findings: Sequence[Finding], narrowest: Sequence[Finding], operation: str
-) -> tuple[str, str] | None:
-    """The same of a kernel that is wrong at widths beyond a limit; None if the errors speak of no such fault."""
-    if sums_too_small(findings):
-        return (
-            "the parts of a row do not add up, as where a running sum is not rescaled to a new maximum",
-            "multiply the running sum by exp(old maximum - new maximum), and add each part once",
-        )
-    if FindingKind.UNWRITTEN_OUTPUT in {f.kind for f in findings}:
+def _seen_there(where: Where, limit: int | None, findings: Sequence[Finding], evidence: Evidence) -> tuple[str, str]:
+    """What findings at these widths show of the fault, and the fix where they show enough for one."""
+    if FindingKind.UNWRITTEN_OUTPUT in {f.kind for f in findings} and limit is not None:
         return "columns beyond a fixed number are never written", _LOOP
-    # Where the sign tells nothing, the size must.
-    if as_of_left_out(findings, limit, operation) and (has_sign(operation) or any(map(is_far, narrowest))):
-        what = "keys" if operation.startswith("attention") else "columns"
-        return f"{what} beyond a fixed number are left out", _LOOP
-    return None
+    if limit is not None and not where.partly and as_of_left_out(findings, limit, evidence.operation):
+        return "the answers are those without the columns beyond a fixed number", _LOOP
+    ends = None if where.only is None else _last_part(where.only, findings, evidence)
+    if ends is not None:
+        return ends, "mask the last part of the row by column < columns in every load, sum and store"
+    if sums_too_small(findings):
+        return f"the outputs' sums are too small there, and {_NOTHING_ELSE}", _LOOK
+    return _NOTHING_ELSE, _LOOK
+
+
+def _last_part(only: Sizes, findings: Sequence[Finding], evidence: Evidence) -> str | None:
+    """Words for a part of a vector or tile at the end of rows, where all elements that are wrong lie in it; else None."""
+    modulus = only.modulus
+    if modulus is None or modulus == 1:
+        return None
+    places = [(f.column, evidence.cases[f.case].shape[1]) for f in findings if f.case in evidence.cases]
+    known = [(column, columns) for column, columns in places if column is not None]
+    if len(known) < FEWEST_FAILING or any(column < columns // modulus * modulus for column, columns in known):
+        return None
+    return f"the wrong elements lie in the last part of the row, which fills no {modulus} columns"

@@ -19,7 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from softcheck.contract import FindingKind, Violation
-from softcheck.run.blames import Blame, Command
+from softcheck.run.blames import Blame, Command, Fault
 from softcheck.run.calls import load, make
 from softcheck.run.pool import Pool
 from softcheck.run.process import Worker, WorkerDiedError, can_check_heap
@@ -73,7 +73,7 @@ def alone(pool: Pool, call: Call, expected: type[Answer], *, is_loaded_first: bo
     With ``is_loaded_first`` the variant is loaded, and so called once, before the call. Raises SoftcheckError if the
     call can't be made.
     """
-    with _fresh(pool.take(fresh=True), pool) as worker:
+    with fresh(pool.take(fresh=True), pool) as worker:
         try:
             if is_loaded_first:
                 load(worker, call.variant, (call.dtype,), lambda: pool.waits(call.variant))
@@ -87,7 +87,7 @@ def alone(pool: Pool, call: Call, expected: type[Answer], *, is_loaded_first: bo
 
 
 @contextlib.contextmanager
-def _fresh(worker: Worker, pool: Pool) -> Iterator[Worker]:
+def fresh(worker: Worker, pool: Pool) -> Iterator[Worker]:
     """A worker for one purpose, ended after it."""
     try:
         yield worker
@@ -103,31 +103,30 @@ def kind_of(died: WorkerDiedError) -> FindingKind:
 def lay(pool: Pool, earlier: Sequence[Call], crashed: Call, died: WorkerDiedError) -> None:
     """Attributes the end of a process to the call that caused it, as far as that call can be found.
 
-    The call ``crashed`` is known to pass alone. ``earlier`` are the calls that the process had served before. If no
-    search reproduces the crash, it is attributed to the crashed variant if only that variant had run in the process. If
-    another variant had run there too, the crash may be the other's, and is only noted in ``pool.blames``.
+    The call ``crashed`` is known to pass alone. ``earlier`` are the calls that the process had served before. A crash that no
+    search shows again is only noted in ``pool.blames``: another variant, or the machine, may have ended the process.
     """
     blames = pool.blames
     with blames.looking:
         ran = {call.variant for call in (*earlier, crashed)}
         known = blames.known(ran, crashed.dtype)
-        if known is not None and (known[1].is_reproduced or known[1].crashes > MOST_LOOKS):
+        if known is not None:
             blames.add(known[0], crashed.dtype, known[1])
             return
-        search = _Search(pool, earlier, crashed, died)
-        found = _declared(pool, crashed, died) or search.culprit()
-        if found is None and len(ran) == 1:
-            found = _by_chance(earlier, crashed, died, is_out_of_time=search.is_out_of_time)
-        if found is None:
-            others = ", ".join(sorted(ran - {crashed.variant}))
-            blames.notes.append(
-                f"{crashed.variant}, {crashed.name}: {died}; alone in a new process it passes, and calls made again, of it and "
-                f"of what had run in that process ({others}), did not show the crash again"
-            )
+        fault = Fault(crashed.variant, crashed.dtype, kind_of(died))
+        found = _declared(pool, crashed, died)
+        if found is None and blames.fruitless(fault) < MOST_LOOKS:
+            found = _Search(pool, earlier, crashed, died).culprit()
+        if found is not None:
+            blames.add(crashed.variant, crashed.dtype, found)
             return
-        if known is not None:
-            found = msgspec.structs.replace(found, crashes=known[1].crashes)
-        blames.add(crashed.variant, crashed.dtype, found)
+        blames.look_was_fruitless(fault)
+        others = ", ".join(sorted(ran - {crashed.variant}))
+        beside = f"; other variants had run in the process ({others})" if others else ""
+        blames.note(
+            f"{crashed.variant}, {crashed.dtype}, {crashed.name}: seen once, not again alone: {died}; alone in a new process it passes, and so do "
+            f"the calls before it in the same order{beside}"
+        )
 
 
 def lay_idle(pool: Pool, calls: Sequence[Call], died: WorkerDiedError) -> None:
@@ -157,23 +156,6 @@ def _declared(pool: Pool, crashed: Call, died: WorkerDiedError) -> Blame | None:
     )
 
 
-def _by_chance(earlier: Sequence[Call], crashed: Call, died: WorkerDiedError, *, is_out_of_time: bool) -> Blame:
-    after = f"in {SECONDS:g} s of other ways" if is_out_of_time else "with the calls before it in the same order"
-    count = len({id(call) for call in (*earlier, crashed)})
-    return Blame(
-        variant=crashed.variant,
-        dtype=crashed.dtype,
-        case=crashed.name,
-        violation=Violation(
-            kind_of(died),
-            f"{died}; this was seen once in {count} call{'' if count == 1 else 's'} and not reproduced, neither alone in a new "
-            f"process nor {after}; expected no call to end its process",
-        ),
-        command=_command([crashed]),
-        is_reproduced=False,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _End:
     """The end of a process during a replay: the index of the call, and the error."""
@@ -195,18 +177,22 @@ class _Search:
         self._crashed = crashed
         self._died = died
         self._until = time.monotonic() + SECONDS
-        self.is_out_of_time = False
 
     def culprit(self) -> Blame | None:
         """Returns the first culprit found, or None."""
         names = dict.fromkeys([self._crashed.variant, *(call.variant for call in reversed(self._earlier))])
+        # Under glibc's checks a hang only hangs again, and says nothing of its cause.
+        looks = (
+            (self._by_order, self._by_probe)
+            if self._died.timed_out
+            else (self._by_probe, self._by_heap_checks, self._by_order)
+        )
         for name in names:
             mine = [call for call in self._earlier if call.variant == name]
-            for look in (self._by_probe, self._by_heap_checks, self._by_order):
+            for look in looks:
                 try:
                     found = look(mine) if mine else None
                 except _OutOfTimeError:
-                    self.is_out_of_time = True
                     return None
                 if found is not None:
                     return found
@@ -221,9 +207,9 @@ class _Search:
         dtype = self._crashed.dtype if self._crashed.dtype in dtypes else dtypes[-1]
         variant = mine[0].variant
         shown = None
-        with _fresh(self._pool.take(fresh=True), self._pool) as worker:
+        with fresh(self._pool.take(fresh=True), self._pool) as worker:
             try:
-                request = RunProbe(variant, _PROBE, dtype, quick=False, seed=0)
+                request = RunProbe(variant, _PROBE, dtype, effort="normal", seed=0)
                 load(worker, variant, (dtype,), self._left())
                 for reply in worker.ask(request, self._left()):
                     if isinstance(reply, Probed):
@@ -268,10 +254,9 @@ class _Search:
 
     def _by_order(self, mine: Sequence[Call]) -> Blame | None:
         """Looks for an earlier call after which a later call crashes, or for a call that crashes alone."""
-        if self._died.timed_out:
-            # Each replay would wait as long as the first time.
-            return None
         calls = [*mine, self._crashed]
+        if self._died.timed_out:
+            return self._hangs_again(calls)
         end = self._replay(self._fresh, calls)
         if end is None:
             return None
@@ -302,6 +287,37 @@ class _Search:
             f"{last.name} crashes in the same process, and alone it passes ({died})",
             command,
         )
+
+    def _hangs_again(self, calls: Sequence[Call]) -> Blame | None:
+        """Makes calls in order, once, of which the last ran out of time: each further replay would wait as long."""
+        *earlier, last = calls
+        with fresh(self._fresh(), self._pool) as worker:
+            try:
+                for call in earlier:
+                    if call.variant not in worker.loaded:
+                        load(worker, call.variant, (call.dtype,), self._left())
+                    make(worker, call, self._left())
+            except WorkerDiedError:
+                self._pool.refuse_if_closed()
+                return None
+            try:
+                make(worker, last, lambda: self._pool.waits(last.variant))
+            except WorkerDiedError as died:
+                self._pool.refuse_if_closed()
+                if not died.timed_out:
+                    return None
+                return Blame(
+                    variant=last.variant,
+                    dtype=last.dtype,
+                    case=last.name,
+                    violation=Violation(
+                        kind_of(died),
+                        f"{died}; alone in a new process it passes, and after the calls before it in the same order it runs out of time again",
+                    ),
+                    command=_command(calls),
+                    is_reproduced=True,
+                )
+        return None
 
     def _stand_in(self, variant: str) -> str:
         """Torch's own variant of what a variant computes."""
@@ -346,7 +362,7 @@ class _Search:
         Returns None if the process survives.
         """
         index = 0
-        with _fresh(take(), self._pool) as worker:
+        with fresh(take(), self._pool) as worker:
             try:
                 for index, call in enumerate(calls):  # noqa: B007 - needed where it raises
                     if call.variant not in worker.loaded:
@@ -393,7 +409,7 @@ def _command(calls: Sequence[Call]) -> Command:
         dtypes=tuple(dict.fromkeys(call.dtype for call in calls)),
         cases=tuple(dict.fromkeys(call.request.case for call in calls if isinstance(call.request, RunCase))),
         probes=tuple(dict.fromkeys(request.probe for request in probes)),
-        quick=any(request.quick for request in probes),
+        effort=next((request.effort for request in probes), "normal"),
         seed=max((request.seed for request in probes), default=0),
     )
 
@@ -408,7 +424,7 @@ def _calls_of(command: Command, calls: Sequence[Call]) -> list[Call]:
             for case_id, request in by_case.items()
         ),
         *(
-            Call(name, dtype, f"probe/{probe}", RunProbe(name, probe, dtype, command.quick, command.seed))
+            Call(name, dtype, f"probe/{probe}", RunProbe(name, probe, dtype, command.effort, command.seed))
             for probe in command.probes
             for name in command.variants
             for dtype in command.dtypes

@@ -1,13 +1,26 @@
 """Crashes that their own call does not reproduce alone, and the call or variant to blame for each. Imports no torch."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Violation
+from softcheck.probes.registry import Effort
 from softcheck.variants.declaration import Declaration
+
+
+class Fault(NamedTuple):
+    """What findings have in common of which one is shown again for all."""
+
+    variant: str
+    dtype: str
+    kind: FindingKind
+    cause: str = ""
+    """Of an exception its type and place; empty for others."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,7 +30,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     dtypes: tuple[str, ...]
     cases: tuple[Case, ...] = ()
     probes: tuple[str, ...] = ()
-    quick: bool = False
+    effort: Effort = "normal"
     seed: int = 0
     check_heap: bool = False
 
@@ -49,13 +62,15 @@ class Blames:
         crash."""
         self.declarations: dict[str, Declaration] = {}
         """Declarations of the variants that were loaded."""
-        self.computing: dict[str, str] = {}
-        """Options that name the operation whose answers a variant gives, for those that were judged as another."""
+        self.at_defaults: dict[str, tuple[str, ...]] = {}
+        """Parameters of each variant's function that keep their defaults in its calls."""
         self.notes: list[str] = []
-        """Messages on crashes that nothing reproduced, in processes that several variants had used."""
+        """Messages on findings that nothing showed again."""
         self._lock = threading.Lock()
         self._found: dict[tuple[str, str], Blame] = {}
         self._own: set[tuple[str, FindingKind]] = set()
+        self._shown: set[Fault] = set()
+        self._fruitless: Counter[Fault] = Counter()
 
     def add(self, variant: str, dtype: str, blame: Blame) -> None:
         """Records the blame found for a crash of ``variant`` in ``dtype``."""
@@ -86,6 +101,31 @@ class Blames:
         """Records that a call of the variant ends its process in this way whatever ran before it."""
         with self._lock:
             self._own.add((variant, kind))
+
+    def show(self, fault: Fault) -> None:
+        """Records that a call alone in a new process has shown a fault, or that calls in their order have."""
+        with self._lock:
+            self._shown.add(fault)
+
+    def is_shown(self, fault: Fault) -> bool:
+        """True if the fault has been shown again, so that its further findings need not be."""
+        with self._lock:
+            return fault in self._shown
+
+    def look_was_fruitless(self, fault: Fault) -> None:
+        """Counts a finding of a fault that nothing showed again."""
+        with self._lock:
+            self._fruitless[fault] += 1
+
+    def fruitless(self, fault: Fault) -> int:
+        """Findings of a fault that nothing showed again."""
+        with self._lock:
+            return self._fruitless[fault]
+
+    def note(self, words: str) -> None:
+        """Adds a message on something that was seen once and did not show again."""
+        with self._lock:
+            self.notes.append(words)
 
     def is_confirmed(self, variant: str, kind: FindingKind) -> bool:
         """True if a call of the variant is known to end its process in this way whatever ran before it."""

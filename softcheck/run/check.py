@@ -5,6 +5,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 from softcheck.errors import SoftcheckError
@@ -18,6 +19,7 @@ from softcheck.run.session import CaseMeasurement, Session
 from softcheck.run.stages import Standings, cases_and_probes, load
 from softcheck.speed.samples import ShapeSamples
 from softcheck.variants.declaration import Declaration
+from softcheck.variants.recognised import Recognised
 
 
 def check(
@@ -49,6 +51,7 @@ def check(
     except SoftcheckError:
         session.close()
         raise
+    session.on_fact = partial(_keep_fact, record, events)
     pairs = EveryPair(session, record)
     judges_pairs = options.exhaustive and run.ready.backend == "cuda"
     try:
@@ -77,7 +80,8 @@ def check(
         run.errors.extend(errors)
         run.blames.extend(session.blames.all())
         run.notes.extend(session.blames.notes)
-        run.computing.update(session.blames.computing)
+        run.facts.update(session.facts)
+        run.at_defaults.update(session.blames.at_defaults)
         run.width_limits.extend(session.widths.limits())
         for (stage, at), (_, end) in pairwise([*marks, ("", time.monotonic())]):
             run.stages[stage] = run.stages.get(stage, 0.0) + end - at
@@ -85,6 +89,13 @@ def check(
         _sort(run)
         run.seconds = time.monotonic() - begun
     return run
+
+
+def _keep_fact(record: Record, events: Events, variant: str, fact: Recognised) -> None:
+    """Keeps what trials have shown of a variant, and tells at once where that is not what was asked for, or nobody said it."""
+    record.add(Kept(fact=(variant, fact)))
+    if fact.computes or fact.taken:
+        events.told(f"{variant}: {fact.in_words()}")
 
 
 def _noting(marks: list[tuple[str, float]], stage: Callable[[str], None]) -> Callable[[str], None]:
@@ -112,6 +123,7 @@ def _open(options: RunOptions, session: Session, keeping: Keeping | None) -> Rec
     for (variant, dtype), blame in record.blames.items():
         session.blames.add(variant, dtype, blame)
     session.blames.on_found = lambda variant, dtype, blame: record.add(Kept(blame=(variant, dtype, blame)))
+    session.facts.update(record.facts)
     for limit in record.width_limits:
         session.widths.know(limit)
     session.widths.on_found = lambda limit: record.add(Kept(width_limit=limit))

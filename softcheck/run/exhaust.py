@@ -14,11 +14,11 @@ from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import merge
 from softcheck.run.fingerprint import changed
-from softcheck.run.finished import FinishedParts, FinishedRange
 from softcheck.run.journal import Journal
 from softcheck.run.patience import MOST_DEATHS, Over
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Backend, Declaration
+from softcheck.variants.recognised import Recognised
 
 ROWS_AT_ONCE = {"interpreter": 2**10, "cuda": 2**26}
 """Rows of one call: about a second of one program per row under the interpreter, a few gigabytes in all on a GPU."""
@@ -45,6 +45,8 @@ class ExhaustHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     rows_at_once: int
     sources: dict[str, str]
     """Digests of softcheck's code and of the variant's."""
+    fact: Recognised | None = None
+    """What trials have shown of the variant's call: the run that goes on judges the same call."""
 
 
 _COMPACTED_AFTER = 256
@@ -281,3 +283,58 @@ def _measured(
     finally:
         # Ctrl-C must not wait for parts that no one will read.
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+class FinishedRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The measurement of 2^level parts in a row, the first of which is part ``index`` * 2^level."""
+
+    level: int
+    index: int
+    measurement: Measurement
+
+
+class FinishedParts:
+    """The measured parts of a domain of ``count`` parts.
+
+    Two neighbours whose first is even become one block of the next level, and so on. Sums of floats are thus always added in
+    the same tree, whichever part is finished first, and finished ranges take a few blocks each. A part in which a call gave no
+    output is kept on its own, since how many such parts there are decides if the variant is given up.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._blocks: dict[tuple[int, int], Measurement] = {}
+
+    def add(self, block: FinishedRange) -> None:
+        """Adds a finished part, which is a block of level 0, or a merged block."""
+        level, index, measurement = block.level, block.index, block.measurement
+        while _may_merge(measurement):
+            other = self._blocks.get((level, index ^ 1))
+            if other is None or not _may_merge(other):
+                break
+            del self._blocks[level, index ^ 1]
+            measurement = merge([measurement, other] if index % 2 == 0 else [other, measurement])
+            level, index = level + 1, index // 2
+        self._blocks[level, index] = measurement
+
+    def __contains__(self, part: int) -> bool:
+        return any((level, part >> level) in self._blocks for level in range(self.count.bit_length() + 1))
+
+    def missing(self) -> Iterator[int]:
+        """The parts that are not finished, in order."""
+        return (part for part in range(self.count) if part not in self)
+
+    @property
+    def blocks(self) -> list[FinishedRange]:
+        """The blocks, in the order of their parts."""
+        found = [FinishedRange(level, index, measurement) for (level, index), measurement in self._blocks.items()]
+        return sorted(found, key=lambda block: block.index << block.level)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all finished parts."""
+        return sum(measurement.rows for measurement in self._blocks.values())
+
+
+def _may_merge(measurement: Measurement) -> bool:
+    return all(violation.row is not None for violation in measurement.violations)

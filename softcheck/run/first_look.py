@@ -1,4 +1,4 @@
-"""A domain's telling rows, judged before all others: a verdict within seconds, and how long the rest will take. Imports no torch."""
+"""A domain's adversarial rows, judged before all others: a verdict within seconds, and how long the rest will take. Imports no torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from softcheck.variants.declaration import Declaration
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The result of judging the telling rows."""
+    """The result of judging the adversarial rows."""
 
     result: CaseMeasurement | None
     """None where the variant was called no more."""
@@ -55,13 +55,13 @@ class Look:
 
 
 def look(session: Session, variant: str, declaration: Declaration, domain: Domain) -> Look:
-    """Judges a domain's telling rows. It counts neither as a part nor towards giving the variant up.
+    """Judges a domain's adversarial rows. It counts neither as a part nor towards giving the variant up.
 
     Where they are refused, sizes around theirs are tried too.
     """
     rows = telling_rows(domain)
     bits = np.concatenate([domain.bits(row, 1) for row in rows])
-    case = case_from_bits(bits, domain.dtype, provenance="telling rows of a domain", family=GENERATED)
+    case = case_from_bits(bits, domain.dtype, provenance="adversarial rows of a domain", family=GENERATED)
     own = session.apart()
     own.patience = Patience(session.patience.most_seconds)
     try:

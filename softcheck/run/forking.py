@@ -62,11 +62,6 @@ class ForkedWorker:
                 os.close(self._status)
             return self._code
 
-    def send_signal(self, number: int) -> None:
-        """Sends a signal. Raises ProcessLookupError if the process has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
 
 class _Server:
     """A running fork server."""

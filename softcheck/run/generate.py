@@ -1,4 +1,8 @@
-"""Search for failures with hypothesis: generated inputs, judged in a worker, and shrunk when one fails."""
+"""Search for failures with hypothesis: generated inputs, judged in a worker, and shrunk when one fails.
+
+The first half of the examples is drawn freely. Then hypothesis changes the one with the largest error over bound, and
+keeps a change that makes the figure larger (``hypothesis.target``, hill climbing).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,6 +49,7 @@ def generate(
     Every judged example reaches ``on_result`` except the steps of shrinking. A failure is the smallest that hypothesis
     found. Cases stay within the declaration.
     """
+    from hypothesis import target
     from hypothesis.errors import Flaky
 
     from softcheck import strategies
@@ -63,6 +68,9 @@ def generate(
         if is_failure(result):
             smallest[:] = [result]
             raise _FoundError
+        worst = result.measurement.max_bound_share
+        if worst is not None and isfinite(worst.value):
+            target(worst.value, label="error over bound")
         if not smallest:
             count += 1
             on_result(result)
@@ -74,7 +82,7 @@ def generate(
             max_columns=limit,
             allow_layouts="strided" in declaration.layouts,
             operand_names=named_by_cases(declaration),
-            ignore_index=int(ignored) if isinstance(ignored, float) and isfinite(ignored) else None,
+            ignore_index=int(ignored) if isinstance(ignored, int | float) and isfinite(ignored) else None,
         )
         call_with_each(cases, judged, seed=seed, examples=examples)
     except (_FoundError, Flaky):

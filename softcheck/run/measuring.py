@@ -180,7 +180,7 @@ def _said_by_peers(operation: Operation, placed: Placed, output: Bits, exact: Re
     due = np.isfinite(decode(rounded, fmt))
     values = decode(to_bits(placed.view, placed.fmt), placed.fmt)
     if operation.undefined is not None:
-        unpromised = operation.undefined(values)
+        unpromised = operation.undefined(values, placed.fmt)
         due &= ~np.repeat(unpromised, due.size // max(1, len(unpromised))).reshape(due.shape)
     host = torch.device("cpu")
     plain = operation.yardstick if operation.plain is None else operation.plain

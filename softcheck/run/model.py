@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind
+from softcheck.probes.registry import Effort
 from softcheck.run.blames import Blame
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.generate import Generated
@@ -16,6 +17,7 @@ from softcheck.run.session import CaseMeasurement
 from softcheck.run.widths import COMPILE_SECONDS, WidthLimit
 from softcheck.speed.samples import ShapeSamples
 from softcheck.variants.declaration import Backend, Declaration
+from softcheck.variants.recognised import Recognised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +29,10 @@ class RunOptions:
     cases: tuple[Case, ...]
     whole_corpus: bool
     probes: tuple[str, ...] = ()
-    quick: bool = False
-    """True if probes keep to the few trials that show most."""
+    effort: Effort = "normal"
+    """How much probes try."""
+    axis: str | None = None
+    """The one way that the probe ``meetings`` calls; None for a plan of ways."""
     device: DeviceChoice = "auto"
     jobs: int | None = None
     seed: int = 0
@@ -73,8 +77,10 @@ class Run:
     declarations: dict[str, Declaration] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     """Variants that can't be judged at all, with the reason."""
-    computing: dict[str, str] = field(default_factory=dict)
-    """Options that name the operation whose answers a variant gives, for those that were judged as another."""
+    facts: dict[str, Recognised] = field(default_factory=dict)
+    """What trials have shown of the variants' calls, by name."""
+    at_defaults: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Parameters of each variant's function that keep their defaults in its calls."""
     results: list[CaseMeasurement] = field(default_factory=list)
     probed: list[ProbeResult] = field(default_factory=list)
     exhausted: list[Exhausted] = field(default_factory=list)
@@ -135,3 +141,5 @@ class Events:
     progress: Callable[[int, int], None] = lambda _done, _total: None
     standing: Callable[[Standing], None] = lambda _: None
     found: Callable[[FirstFinding], None] = lambda _: None
+    told: Callable[[str], None] = lambda _: None
+    """Called with a line on a variant that is known before its cases run, such as which operation it is judged as."""

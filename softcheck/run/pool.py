@@ -21,6 +21,7 @@ from softcheck.run.process import DeviceChoice, Waits, Worker, WorkerDiedError, 
 from softcheck.run.protocol import LAST, Failed, Ready, Reply, Request, is_fatal
 from softcheck.run.widths import COMPILE_SECONDS, WidthLimit, Widths
 from softcheck.variants.declaration import Backend
+from softcheck.variants.recognised import Recognised
 
 Progress = Callable[[int, int], None]
 """Called with (jobs done, jobs in all) as jobs end."""
@@ -92,6 +93,10 @@ class Pool:
         self.patience = Patience(max(HANG_SECONDS, seconds_per_call))
         self.blames = Blames()
         self.widths = Widths(compile_seconds)
+        self.facts: dict[str, Recognised] = {}
+        """What trials have shown of the variants' calls, by name: every worker is told."""
+        self.on_fact: Callable[[str, Recognised], None] = lambda _name, _fact: None
+        """Called for each new one."""
         self.slow: set[str] = set()
         """Variants whose first call in a process takes seconds."""
         try:
@@ -104,6 +109,8 @@ class Pool:
         except BaseException:
             self.close()
             raise
+        for worker in first:
+            worker.facts = self.facts
         self.ready: Ready = first[0].ready
         self._shared.workers.update(first)
         self._idle += first
@@ -121,6 +128,12 @@ class Pool:
         """True if every worker has been ended for good."""
         return self._shared.closed
 
+    def know(self, variant: str, fact: Recognised) -> None:
+        """Keeps what trials have shown of a variant's call. What is known already stays: a run judges one call."""
+        if variant not in self.facts:
+            self.facts[variant] = fact
+            self.on_fact(variant, fact)
+
     def width_limit(self, variant: str, dtype: str, columns: int) -> WidthLimit | None:
         """Returns the limit that rows of so many columns are beyond, or None.
 
@@ -137,10 +150,7 @@ class Pool:
         calling = min(left, self.patience.foreseen(variant, elements, self.seconds))
         general = waits(self.seconds)
         preparing = min(general.preparing, self.patience.left(variant, general.preparing))
-        first_call = min(general.first_call, self.patience.left(variant, general.first_call))
-        return Waits(
-            calling=calling, preparing=preparing, own=general.own, first_call=first_call, is_early=calling < left
-        )
+        return Waits(calling=calling, preparing=preparing, own=general.own, is_early=calling < left)
 
     def apart(self, place: int | None = None) -> Self:
         """Returns a pool with dedicated workers, so that a variant's slow first call is made once in each of them.
@@ -247,13 +257,14 @@ class Pool:
     ) -> Iterator[Reply]:
         """Yields a worker's replies to one request, and takes the worker back before the last one.
 
-        A worker that can't continue, or is doubted, is ended. Raises WorkerDiedError if the worker dies, after it is
+        A worker that can't continue, is doubted, or has failed is ended. Raises WorkerDiedError if the worker dies, after it is
         buried. Raises TooLittleMemoryError or SoftcheckError, with the request's ``name``, if the request could not be
         carried out; without a name the reply that says so is yielded. ``seconds`` are as in ``Worker.ask``.
         """
         try:
             for reply in worker.ask(request, seconds):
-                if is_fatal(reply) or (isinstance(reply, LAST) and worker.is_doubted):
+                has_failed = isinstance(reply, Failed) and not reply.for_memory
+                if is_fatal(reply) or has_failed or (isinstance(reply, LAST) and worker.is_doubted):
                     self.retire(worker)
                 elif isinstance(reply, LAST):
                     self.give(worker)
@@ -277,8 +288,11 @@ class Pool:
     def _new_worker(self, *, check_heap: bool = False) -> Worker:
         check_heap = check_heap or self._checks_heap
         if self._devices is not None:
-            return self._devices.start(self._choice, place=self._place, check_heap=check_heap)
-        return Worker(self._choice, check_heap=True) if check_heap else Worker(self._choice)
+            worker: Worker = self._devices.start(self._choice, place=self._place, check_heap=check_heap)
+        else:
+            worker = Worker(self._choice, check_heap=True) if check_heap else Worker(self._choice)
+        worker.facts = self.facts
+        return worker
 
     def _added(self, worker: Worker) -> Worker:
         with self._shared.changed:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from oracles.formats import FORMATS
 from softcheck.errors import SoftcheckError
 from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.registry import EXCLUSIVE, HEAVY, WIDE, WIDEST
-from softcheck.run.blame import again_alone, lay_idle
+from softcheck.probes.registry import EXCLUSIVE, HEAVY, WIDE, WIDEST, Effort
+from softcheck.run.again import Sighting, again, unshown
+from softcheck.run.blame import again_alone, alone, lay_idle
 from softcheck.run.calls import in_trial
-from softcheck.run.pool import Job, Pool
+from softcheck.run.pool import Job, Pool, SessionClosedError
 from softcheck.run.process import DeviceRuinedError, Worker, WorkerDiedError
 from softcheck.run.protocol import Probed, ProbePlanned, Ready, RunProbe, TrialDone, TrialStarted
 from softcheck.run.session import death
@@ -27,7 +28,9 @@ class ProbeTask:
     variant: str
     dtype: str
     probe: str
-    quick: bool = False
+    effort: Effort = "normal"
+    axis: str | None = None
+    """The one way that the probe ``meetings`` calls, in place of a plan of ways."""
     seed: int = 0
     time_share: float = 1.0
     """Part of their time that probes with a limit of time take: less where many variants share a machine without a GPU."""
@@ -80,7 +83,7 @@ def run_probe(
     """
     begun = time.monotonic()
     trials = _Trials(pool, task, done, on_outcome)
-    while trials.conclusion is None:
+    while trials.conclusion is None or trials.repeat():
         over = pool.patience.over(task.variant, task.dtype)
         if over is not None and trials.labels is None:
             return None
@@ -91,13 +94,10 @@ def run_probe(
         worker = pool.take()
         try:
             trials.make(worker, widest)
-        except WorkerDiedError as died:
-            if trials.running is not None:
-                trials.keep(trials.running, _ended(pool, worker, died))
-            elif worker.calls:
-                lay_idle(pool, worker.calls, died)
-            elif len(trials.outcomes) == before:
-                raise SoftcheckError(f"{task}: {died}") from None
+        except SessionClosedError:
+            raise
+        except SoftcheckError as error:
+            _go_on_after(error, pool, trials, worker, has_outcome=len(trials.outcomes) > before)
     return ProbeResult(
         task=task,
         labels=trials.labels or (),
@@ -109,13 +109,32 @@ def run_probe(
 
 def _widest(pool: Pool, task: ProbeTask) -> int | None:
     """The width to which kernels are compiled for this probe; None if the probe tries no wider rows."""
-    limit = pool.width_limit(task.variant, task.dtype, WIDE if task.quick else WIDEST.get(task.probe, WIDE))
+    limit = pool.width_limit(task.variant, task.dtype, WIDE if task.effort == "quick" else WIDEST.get(task.probe, WIDE))
     return None if limit is None else limit.holds_to
+
+
+def _go_on_after(error: SoftcheckError, pool: Pool, trials: "_Trials", worker: Worker, *, has_outcome: bool) -> None:
+    """Keeps the outcome of the trial that ended its worker, or that failed in it, made again alone. Raises SoftcheckError if it fails there too."""
+    if not isinstance(error, WorkerDiedError):
+        if trials.running is None:
+            raise error
+        # Memory that an earlier call has damaged may fail softcheck itself.
+        trials.keep(trials.running, _outcome_alone(alone(pool, worker.calls[-1], TrialDone)))
+    elif trials.running is not None:
+        trials.keep(trials.running, _ended(pool, worker, error))
+    elif worker.calls:
+        lay_idle(pool, worker.calls, error)
+    elif not has_outcome:
+        raise SoftcheckError(f"{trials.task}: {error}") from None
 
 
 def _ended(pool: Pool, worker: Worker, died: WorkerDiedError) -> Outcome:
     """Repeats alone a trial whose worker died, and returns its outcome: its answer, or the crash of the new process."""
-    answer = again_alone(pool, worker, worker.calls[-1], died, TrialDone)
+    return _outcome_alone(again_alone(pool, worker, worker.calls[-1], died, TrialDone))
+
+
+def _outcome_alone(answer: TrialDone | WorkerDiedError) -> Outcome:
+    """The outcome of a trial that was made alone: its answer, or the end of that process."""
     told = answer.reply if isinstance(answer, DeviceRuinedError) else answer
     if isinstance(told, TrialDone):
         return told.outcome
@@ -169,11 +188,14 @@ class _Trials:
     def __init__(
         self, pool: Pool, task: ProbeTask, done: Sequence[Outcome], on_outcome: Callable[[int, Outcome], None]
     ) -> None:
-        self._pool, self._task, self._on_outcome = pool, task, on_outcome
+        self._pool, self.task, self._on_outcome = pool, task, on_outcome
         self.outcomes = list(done)
         self.labels: tuple[str, ...] | None = None
         """None until the probe has planned its trials."""
         self.running: int | None = None
+        self._began: dict[int, tuple[Worker, int]] = {}
+        """By trial, the process that made it, and its place among that one's calls."""
+        self._repeated: set[int] = set()
         self.abandoned = 0
         self.conclusion: Conclusion | None = None
 
@@ -182,7 +204,7 @@ class _Trials:
         assert index == len(self.outcomes)
         if outcome.skipped is None:
             violations = outcome.violations if outcome.fatal else ()
-            self._pool.patience.count(self._task.variant, self._task.dtype, violations)
+            self._pool.patience.count(self.task.variant, self.task.dtype, violations)
         self.outcomes.append(outcome)
         self.running = None
         self._on_outcome(index, outcome)
@@ -191,14 +213,42 @@ class _Trials:
         """Gives the remaining trials a skipped outcome with the reason."""
         left = len(self.labels or ()) - len(self.outcomes)
         self.abandoned += left
-        self.outcomes += [Outcome(skipped=f"given up: {why}")] * left
+        self.outcomes += [Outcome(skipped=f"given up: {why}", is_cut=True)] * left
+
+    def repeat(self) -> bool:
+        """Shows the conclusion's findings again, each by its whole trial; returns True if an outcome changed, so that it must be drawn anew."""
+        assert self.conclusion is not None
+        for shown in self.conclusion.findings:
+            index = (self.labels or ()).index(shown.trial or shown.label)
+            if index not in self._began or index in self._repeated:
+                continue
+            worker, place = self._began[index]
+            # A conclusion may give what its trials found another kind.
+            found = self.outcomes[index].violations
+            if not unshown(self._pool, worker.calls[place], found):
+                continue
+            self._repeated.add(index)
+            answer = again(self._pool, Sighting.of(worker, place, found), TrialDone)
+            if answer is not None:
+                self.outcomes[index] = _outcome_alone(answer)
+                self.conclusion = None
+                return True
+        return False
 
     def make(self, worker: Worker, widest: int | None) -> None:
         """Makes the remaining trials and concludes. Raises WorkerDiedError if a trial ends the worker."""
-        task = self._task
+        task = self.task
         done, share = tuple(self.outcomes), task.time_share
         request = RunProbe(
-            task.variant, task.probe, task.dtype, task.quick, task.seed, done, widest=widest, time_share=share
+            task.variant,
+            task.probe,
+            task.dtype,
+            task.effort,
+            task.seed,
+            done,
+            widest=widest,
+            time_share=share,
+            axis=task.axis,
         )
         for reply in self._pool.ask(worker, request, lambda: self._pool.waits(task.variant), str(task)):
             if isinstance(reply, ProbePlanned):
@@ -206,6 +256,7 @@ class _Trials:
             elif isinstance(reply, TrialStarted):
                 assert self.labels is not None
                 self.running = reply.index
+                self._began[reply.index] = worker, len(worker.calls)
                 worker.calls.append(in_trial(request, reply.index, self.labels[reply.index]))
             elif isinstance(reply, TrialDone):
                 self.keep(reply.index, reply.outcome)

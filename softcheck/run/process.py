@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import math
 import mmap
 import os
 import signal
@@ -10,11 +9,14 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
+
+import msgspec
 
 from softcheck.calling import activity
 from softcheck.calling.activity import Phase
@@ -36,6 +38,7 @@ from softcheck.run.protocol import (
     encode_request,
     is_fatal,
 )
+from softcheck.variants.recognised import Recognised
 
 DeviceChoice = Literal["auto", "cuda", "interpreter"]
 
@@ -48,10 +51,6 @@ PREPARING_SECONDS = 60.0
 that, the limit is ``_TIMES`` as long as for a call."""
 
 _TIMES = 5.0
-
-FIRST_CALL_SECONDS = 3.0
-"""Seconds beyond those of a call that a first call may take in a process without a GPU, imports and compilations not
-counted: it may read weights or make tables."""
 
 OWN_SECONDS = 120.0
 """Seconds for softcheck's own work between two calls."""
@@ -80,7 +79,7 @@ class WorkerDiedError(SoftcheckError):
         self.waited = waited
         """Seconds waited until the timeout; 0 if there was none."""
         self.was_preparing = was_preparing
-        """True if the timeout came during an import, a compilation, or a first call that was not seen to do neither."""
+        """True if the timeout came during an import, a compilation, or a first call, which may do either."""
         self.is_early = is_early
         """True if the call was given less time than a slow call may need."""
         self.is_of_host = is_of_host
@@ -103,8 +102,6 @@ class Waits:
     calling: float
     preparing: float
     own: float = OWN_SECONDS
-    first_call: float = math.inf
-    """Seconds that a first call may take, imports and compilations not counted, where these can be told apart."""
     is_early: bool = False
     """True if a call may need more than ``calling`` and is given more time when it is repeated."""
 
@@ -116,8 +113,7 @@ class Waits:
 def waits(seconds: float) -> Waits:
     """Returns the limits for requests of which a call may take ``seconds``."""
     preparing = max(seconds, min(PREPARING_SECONDS, _TIMES * seconds))
-    first_call = seconds + FIRST_CALL_SECONDS
-    return Waits(calling=seconds, preparing=preparing, own=max(OWN_SECONDS, seconds), first_call=first_call)
+    return Waits(calling=seconds, preparing=preparing, own=max(OWN_SECONDS, seconds))
 
 
 def busy() -> float:
@@ -131,6 +127,9 @@ def busy() -> float:
 
 class Worker:
     """One worker process. Not thread-safe: one thread owns it."""
+
+    facts: Mapping[str, Recognised] = MappingProxyType({})
+    """What is known of variants' calls, by name; each request says it of the variants that it runs."""
 
     def __init__(self, device: DeviceChoice, *, check_heap: bool = False) -> None:
         """Starts the process. With ``check_heap``, glibc checks its heap (``can_check_heap`` tells whether it can)."""
@@ -181,7 +180,7 @@ class Worker:
         limits = waits(seconds) if isinstance(seconds, int | float) else None
         self.running = first_running(request)
         try:
-            self._connection.send_bytes(encode_request(request))
+            self._connection.send_bytes(encode_request(self.informed(request)))
         except OSError:
             raise self._died() from None
         while True:
@@ -193,17 +192,17 @@ class Worker:
             if isinstance(reply, LAST) or is_fatal(reply):
                 return
 
+    def informed(self, request: Request) -> Request:
+        """Returns the request with what is known of the calls of its variants."""
+        known = {name: self.facts[name] for name in named_in(request) if name in self.facts}
+        return msgspec.structs.replace(request, facts=known) if known else request
+
     def note(self, reply: Reply) -> None:
         """Keeps what a reply tells of the variant that runs."""
         if isinstance(reply, Started):
             self.running = reply.variant
         elif isinstance(reply, Measured):
             self.running = None
-
-    def interrupt(self) -> None:
-        """Asks the process to end its request early and reply with its results so far. Most requests ignore this."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGINT)
 
     def close(self) -> None:
         """Ends the process."""
@@ -238,30 +237,19 @@ class Worker:
             passed = time.monotonic() - since
             if passed >= limit * busy() and activity.state_in(self._activity) == seen:
                 raise self._timed_out(seen[1], passed, limit, is_early=limits.is_early)
-            if seen[1] is Phase.PREPARING and (spent := self._in_first_call(seen)) >= limits.first_call * busy():
-                raise self._timed_out(seen[1], spent, limits.first_call, is_first_call=True)
             if passed >= limit:
                 time.sleep(0.05)
 
-    def _in_first_call(self, seen: tuple[int, Phase]) -> float:
-        """Seconds that a first call has spent in neither imports nor compilers; 0 if it has ended since ``seen``."""
-        spent = activity.spent_in(self._activity)
-        return spent if activity.state_in(self._activity) == seen else 0.0
-
-    def _timed_out(
-        self, phase: Phase, waited: float, limit: float, *, is_first_call: bool = False, is_early: bool = False
-    ) -> WorkerDiedError:
+    def _timed_out(self, phase: Phase, waited: float, limit: float, *, is_early: bool) -> WorkerDiedError:
         self.close()
         is_preparing = phase is Phase.PREPARING
         where = " while it was imported or first called or a kernel was compiled" if is_preparing else ""
-        if is_first_call:
-            where = " of its first call in a process"
         longer = "" if waited < _LONGER * limit else f" (the limit is {limit:.3g} s, more on a busy machine)"
         return WorkerDiedError(
             f"no answer within {waited:.3g} s{where}{longer}; the worker was ended",
             timed_out=True,
             waited=waited,
-            was_preparing=is_preparing and not is_first_call,
+            was_preparing=is_preparing,
             is_early=is_early and phase is Phase.CALLING,
         )
 
@@ -288,6 +276,12 @@ class Worker:
 def first_running(request: Request) -> str | None:
     """The variant that a request runs first, if it names only one."""
     return request.spec if isinstance(request, Load) else getattr(request, "variant", None)
+
+
+def named_in(request: Request) -> tuple[str, ...]:
+    """The variants that a request runs."""
+    first = first_running(request)
+    return (first,) if first is not None else getattr(request, "variants", ())
 
 
 def _refuse_ruin(reply: Measured | TrialDone) -> None:

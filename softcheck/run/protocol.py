@@ -6,22 +6,28 @@ import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain
-from softcheck.contract import Violation
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.search.objective import Objective
+from softcheck.probes.registry import Effort
 from softcheck.speed.samples import ShapeSamples
 from softcheck.tracing.model import TracedRow
 from softcheck.variants.declaration import Backend, Declaration
+from softcheck.variants.recognised import Recognised
 
 FIRST_SHAPE = (2, 8)
 """Rows and columns of the ordinary input on which a variant is first called."""
 
 
-class Load(msgspec.Struct, frozen=True, tag=True):
-    """Import a variant and try it once on a small ordinary input of the first of these dtypes that it declares.
+class Informed(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that runs variants, with what is known of their calls by name, so that no process decides for itself."""
 
-    Without ``is_called`` it is only imported, and the answer is Declared and Done.
+    facts: dict[str, Recognised] = {}
+
+
+class Load(Informed, frozen=True, tag=True):
+    """Import a variant, and recognise its call by trials unless it is known.
+
+    It is then tried once on a small ordinary input of the first of these dtypes that it declares. Without ``is_called`` it is only imported, and the answer is Declared and Done.
     """
 
     spec: str
@@ -29,7 +35,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     is_called: bool = True
 
 
-class RunCase(msgspec.Struct, frozen=True, tag=True):
+class RunCase(Informed, frozen=True, tag=True):
     """Run variants, loaded before, on the first rows of one case and judge each output."""
 
     case: Case
@@ -39,7 +45,7 @@ class RunCase(msgspec.Struct, frozen=True, tag=True):
     """True if the verdicts of usual rules are asked for too."""
 
 
-class Time(msgspec.Struct, frozen=True, tag=True):
+class Time(Informed, frozen=True, tag=True):
     """Time variants beside torch.softmax and a device copy, for at most ``seconds`` once everything is warm."""
 
     variants: tuple[str, ...]
@@ -51,7 +57,7 @@ class Time(msgspec.Struct, frozen=True, tag=True):
     within: float
 
 
-class RunDomain(msgspec.Struct, frozen=True, tag=True):
+class RunDomain(Informed, frozen=True, tag=True):
     """Run one variant on a part of a domain and judge it."""
 
     domain: Domain
@@ -62,13 +68,13 @@ class RunDomain(msgspec.Struct, frozen=True, tag=True):
     """Most rows of one call; None for all."""
 
 
-class RunProbe(msgspec.Struct, frozen=True, tag=True):
+class RunProbe(Informed, frozen=True, tag=True):
     """Make a probe's trials on one variant in one dtype, beginning with the first without an outcome, then conclude."""
 
     variant: str
     probe: str
     dtype: str
-    quick: bool
+    effort: Effort
     seed: int
     done: tuple[Outcome, ...] = ()
     only: tuple[int, ...] | None = None
@@ -77,9 +83,11 @@ class RunProbe(msgspec.Struct, frozen=True, tag=True):
     """Most columns that are tried; None for no such limit."""
     time_share: float = 1.0
     """Part of its limit of time that the probe takes."""
+    axis: str | None = None
+    """The one way that the probe ``meetings`` calls; None for a plan of ways."""
 
 
-class TryWidth(msgspec.Struct, frozen=True, tag=True):
+class TryWidth(Informed, frozen=True, tag=True):
     """Call one variant on packed rows of so many columns, and report the seconds that its kernels took to compile."""
 
     variant: str
@@ -87,7 +95,7 @@ class TryWidth(msgspec.Struct, frozen=True, tag=True):
     columns: int
 
 
-class CompareOrders(msgspec.Struct, frozen=True, tag=True):
+class CompareOrders(Informed, frozen=True, tag=True):
     """Call one variant on sampled rows, in every order of their columns and in other rows of the batch."""
 
     variant: str
@@ -97,30 +105,7 @@ class CompareOrders(msgspec.Struct, frozen=True, tag=True):
     seed: int
 
 
-class SearchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of a search. ``rounds`` and ``seconds`` end it, whichever comes first; at least one of them is given."""
-
-    variant: str
-    dtype: str
-    columns: int
-    objective: Objective = "bound"
-    seconds: float | None = None
-    rounds: int | None = None
-    rows: int | None = None
-    """Rows per launch; None for as many as suit the device."""
-    seed: int = 0
-    shrinks: bool = True
-
-
-class RunSearch(SearchOptions, frozen=True, tag=True, kw_only=True):
-    """Look for the rows on which one variant errs most. A round is one launch of evolved rows and one of random ones."""
-
-    rows: int
-    seeds: bytes
-    """Bit patterns of the first rows to try, [any number, columns], in the format's storage type."""
-
-
-class RunTrace(msgspec.Struct, frozen=True, tag=True):
+class RunTrace(Informed, frozen=True, tag=True):
     """Record one call of a variant on a case, and draw the steps of some of its rows. The worker interprets kernels."""
 
     case: Case
@@ -143,7 +128,7 @@ class Call:
     request: RunCase | RunDomain | RunProbe
 
 
-Request = Load | RunCase | Time | RunDomain | RunProbe | TryWidth | CompareOrders | RunSearch | RunTrace
+Request = Load | RunCase | Time | RunDomain | RunProbe | TryWidth | CompareOrders | RunTrace
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -168,6 +153,10 @@ class Declared(msgspec.Struct, frozen=True, tag=True):
     declaration: Declaration
 
 
+class Trying(msgspec.Struct, frozen=True, tag=True):
+    """A variant's likeliest call has returned and is not right, and others are tried now. If the worker dies, one of these did it."""
+
+
 class Loaded(msgspec.Struct, frozen=True, tag=True):
     """A variant is ready, with its declaration."""
 
@@ -179,8 +168,10 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
     """True if the trial call ruined the device for this process, so that the worker can't continue."""
     notes: tuple[str, ...] = ()
     """Doubts about the variant's call, and the parameters of which it leaves nothing to be judged."""
-    computes: str = ""
-    """Options that name another operation whose answers it gives; empty if there is none."""
+    fact: Recognised | None = None
+    """What trials have shown of its call; None where it was called in no dtype."""
+    at_defaults: tuple[str, ...] = ()
+    """Parameters of the function that keep their defaults in its calls."""
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
@@ -252,34 +243,6 @@ class OrdersCompared(msgspec.Struct, frozen=True, tag=True):
     difference: str | None
 
 
-class Searching(msgspec.Struct, frozen=True, tag=True):
-    """Progress of a search: rounds done, and the largest figures so far, as the device rates them."""
-
-    rounds: int
-    found: float
-    random: float
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    """The worst row of a search as bit patterns, with the judge's measurement in the launch that found it."""
-
-    row: bytes
-    measurement: Measurement
-
-
-class Searched(msgspec.Struct, frozen=True, tag=True):
-    """The worst rows of evolution and of random sampling; None where nothing was rated."""
-
-    rounds: int
-    elements: int
-    """Elements rated by evolution; random sampling rated as many."""
-    found: Candidate | None
-    random: Candidate | None
-    violations: tuple[Violation, ...]
-    """Promises other than accuracy that calls broke."""
-    fatal: bool = False
-
-
 class Traced(msgspec.Struct, frozen=True, tag=True):
     """The steps of the rows, or the reason why there are none."""
 
@@ -305,6 +268,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 Reply = (
     Ready
     | Declared
+    | Trying
     | Loaded
     | Refused
     | Started
@@ -316,20 +280,18 @@ Reply = (
     | Probed
     | WidthTried
     | OrdersCompared
-    | Searching
-    | Searched
     | Traced
     | Done
     | Failed
 )
 
-LAST = (Done, Timed, Loaded, Refused, Probed, WidthTried, OrdersCompared, Searched, Traced, Failed)
+LAST = (Done, Timed, Loaded, Refused, Probed, WidthTried, OrdersCompared, Traced, Failed)
 """Replies that end a request."""
 
 
 def is_fatal(reply: Reply) -> bool:
     """True if the worker's process can't continue after a reply, which is then its last."""
-    return (isinstance(reply, Measured | Loaded | Searched | WidthTried) and reply.fatal) or (
+    return (isinstance(reply, Measured | Loaded | WidthTried) and reply.fatal) or (
         isinstance(reply, TrialDone) and reply.outcome.fatal
     )
 

@@ -13,6 +13,7 @@ from softcheck.cases.case import Case
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.outcome import Outcome
+from softcheck.probes.registry import Effort
 from softcheck.run.blames import Blame
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.fingerprint import changed, fingerprints
@@ -24,6 +25,7 @@ from softcheck.run.protocol import Ready
 from softcheck.run.session import CaseMeasurement
 from softcheck.run.widths import COMPILE_SECONDS, WidthLimit
 from softcheck.speed.samples import ShapeSamples
+from softcheck.variants.recognised import Recognised
 
 
 class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -35,7 +37,7 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """A digest of the cases' ids and contents."""
     whole_corpus: bool
     probes: tuple[str, ...]
-    quick: bool
+    effort: Effort
     seed: int
     generate: int
     exhaustive: bool
@@ -81,6 +83,8 @@ class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     blame: tuple[str, str, Blame] | None = None
     """The variant and dtype that crashed, and the cause; it takes the place of the cause kept before."""
     width_limit: WidthLimit | None = None
+    fact: tuple[str, Recognised] | None = None
+    """A variant, and what trials have shown of its call: the run that goes on judges the same call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +108,8 @@ class Record:
         try:
             self.results = _results(kept, {case.id: case for case in cases})
             """Results by variant and case id."""
+            self.facts = _facts(kept)
+            """What trials have shown of the variants' calls, by name."""
         except UsageError:
             self.close(is_complete=False)
             raise
@@ -160,6 +166,17 @@ def _results(kept: Sequence[Kept], cases: dict[str, Case]) -> dict[tuple[str, st
         if case_id not in cases:
             raise UsageError(f"the journal holds a result on {case_id!r}, which is no case of this run")
         found[variant, case_id] = CaseMeasurement(variant, cases[case_id], measurement, seconds)
+    return found
+
+
+def _facts(kept: Sequence[Kept]) -> dict[str, Recognised]:
+    """Raises UsageError where the journal says two calls of one variant: its results are then of two functions."""
+    found: dict[str, Recognised] = {}
+    for variant, fact in (each.fact for each in kept if each.fact):
+        if found.setdefault(variant, fact) != fact:
+            raise UsageError(
+                f"the journal says that {variant} is {found[variant].in_words()}, and that it is {fact.in_words()}"
+            )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Limits of sizes where only few were called: others around a refused one are tried until it shows. Imports no torch."""
+"""Finds the largest size that a variant takes, by calls around one that it refused. Imports no torch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

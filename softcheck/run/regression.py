@@ -1,15 +1,22 @@
-"""Conversion of a failing input into a saved regression: confirms that it fails, shrinks it, names it."""
+"""Conversion of a failing input into a saved regression: confirms that it fails, shrinks it, names it.
 
+Fewer rows, fewer columns and simpler values are tried as long as the input fails.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from softcheck.cases.case import Case
+from oracles.formats import Bits, encode
+from softcheck.cases.case import PACKED, Case
+from softcheck.cases.check import check_contents
 from softcheck.cases.compact import compacted
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError
 from softcheck.run.session import Session
-from softcheck.run.shrink import shrink
 
 FAMILY = "regression"
 
@@ -58,3 +65,115 @@ def named(case: Case, name: str | None, provenance: str, tags: tuple[str, ...]) 
     return msgspec.structs.replace(
         case, id=f"{FAMILY}/{case.digest if name is None else name}/{case.dtype}", provenance=provenance, tags=tags
     )
+
+
+Fails = Callable[[Case], bool]
+
+_BUDGET = 150
+"""Most runs that each stage may take; under the interpreter they take a second or two."""
+
+
+class _Shrinker:
+    def __init__(self, case: Case, fails: Fails) -> None:
+        self.case = case
+        self.fails = fails
+        self.left = 0
+
+    def offer(self, candidate: Case | None) -> bool:
+        """Accepts a simpler input if it still fails; None is none."""
+        if self.left == 0 or candidate is None:
+            return False
+        self.left -= 1
+        try:
+            check_contents(candidate)
+        except UsageError:
+            # Elements that share memory must stay equal, and a bias must be added without rounding.
+            return False
+        if not self.fails(candidate):
+            return False
+        self.case = candidate
+        return True
+
+    def offer_part(self, kept: NDArray[np.int64], axis: int) -> bool:
+        """Offers these rows, or these columns for axis 1."""
+        every = [np.arange(size) for size in self.case.shape]
+        every[axis] = kept
+        return self.offer(self.case.part(*every))
+
+    def offer_bits(self, bits: Bits) -> bool:
+        """Offers other values in the same places."""
+        return self.offer(self.case.with_contents(bits, self.case.layout, self.case.operands))
+
+
+def shrink(case: Case, fails: Fails, *, row: int | None = None) -> Case:
+    """Returns the simplest failing case that a few hundred runs find, or the case itself if nothing simpler fails.
+
+    ``row`` is the row that is known to fail. ``fails`` must be true of ``case``. The result holds its bits.
+    """
+    search = _Shrinker(case.with_contents(case.bits(), case.layout, case.operands), fails)
+    for stage in (_pack, lambda s: _drop_rows(s, row), _drop_columns, _simplify_values):
+        search.left = _BUDGET
+        stage(search)
+    return search.case
+
+
+def _pack(search: _Shrinker) -> None:
+    search.offer(search.case.with_contents(search.case.bits(), PACKED, search.case.operands))
+
+
+def _drop_rows(search: _Shrinker, row: int | None) -> None:
+    rows = search.case.shape[0]
+    candidates = [row] if row is not None and row < rows else []
+    if rows > 1 and any(search.offer_part(np.array([r]), 0) for r in (*candidates, 0, rows - 1)):
+        return
+    _drop_chunks(search, axis=0)
+
+
+def _drop_columns(search: _Shrinker) -> None:
+    """Bisects for the shortest failing beginning, then end, then removes runs of columns in between."""
+    for beginning in (True, False):
+        passing, failing = 0, search.case.shape[1]
+        while failing - passing > 1:
+            middle = (passing + failing) // 2
+            columns = np.arange(search.case.shape[1])
+            if search.offer_part(columns[:middle] if beginning else columns[-middle:], 1):
+                failing = middle
+            else:
+                passing = middle
+    _drop_chunks(search, axis=1)
+
+
+def _drop_chunks(search: _Shrinker, axis: int) -> None:
+    """Removes ever smaller runs of rows or columns, from the end, as delta debugging does."""
+    size = search.case.shape[axis] // 2
+    while size >= 1:
+        end = search.case.shape[axis]
+        while end - size >= 0 and search.case.shape[axis] > size:
+            search.offer_part(np.delete(np.arange(search.case.shape[axis]), np.s_[end - size : end]), axis)
+            end -= size
+            if search.left == 0:
+                return
+        size //= 2
+
+
+def _simplify_values(search: _Shrinker) -> None:
+    """Tries zero for each operand, for every value at once, for each distinct value, then for each element of a short row."""
+    fmt = search.case.format
+    zero = encode(np.array([0.0]), fmt)[0]
+    bits = search.case.bits()
+    while (operands := search.case.operands) is not None:
+        changed = [operands.with_bits({name: np.zeros_like(bits)}, fmt) for name in operands.matrices]
+        simpler = (search.case.with_contents(bits, search.case.layout, each) for each in changed if each != operands)
+        if not any(map(search.offer, simpler)):
+            break
+    if search.offer_bits(np.zeros_like(bits)):
+        return
+    for value in np.unique(bits)[:64]:
+        current = search.case.bits()
+        if value != zero and (current == value).any():
+            search.offer_bits(np.where(current == value, zero, current).astype(bits.dtype))
+    for index in range(min(search.case.bits().size, 64)):
+        current = search.case.bits().copy()
+        if current.flat[index] != zero:
+            current.flat[index] = zero
+            search.offer_bits(current)

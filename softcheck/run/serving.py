@@ -20,9 +20,8 @@ from softcheck.errors import NothingRunError, UninterpretableError, UsageError, 
 from softcheck.judge.judge import reference
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.judge.merge import merge, shifted
-from softcheck.run import evolution, timing
+from softcheck.run import timing
 from softcheck.run.measuring import Measuring
-from softcheck.run.mistaken import other_operation
 from softcheck.run.order_sample import compare_orders
 from softcheck.run.protocol import (
     FIRST_SHAPE,
@@ -38,17 +37,18 @@ from softcheck.run.protocol import (
     RunCase,
     RunDomain,
     RunProbe,
-    RunSearch,
     RunTrace,
     Started,
     Traced,
+    Trying,
     TryWidth,
 )
 from softcheck.run.trial_widths import try_width
 from softcheck.run.trials import make_trials
 from softcheck.variants import executed
 from softcheck.variants.adapt import Adapted
-from softcheck.variants.registry import LoadedVariant, known_names, load
+from softcheck.variants.recognised import Recognised, unrecognised
+from softcheck.variants.registry import Imported, LoadedVariant, imported, known_names
 from softcheck.variants.source import source_of
 
 _ELEMENTS_WITHOUT_KERNELS = 1 << 18
@@ -69,12 +69,14 @@ class Server:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.loaded: dict[str, LoadedVariant] = {}
+        self._facts: dict[str, Recognised] = {}
         self._measuring = Measuring(device)
         self._initial = Snapshot()
 
     def answer(self, request: Request) -> Iterator[Reply]:
         """Replies to one request; the last one is Done, Loaded, Refused, Probed or Failed."""
         self._settle()
+        self._facts = request.facts
         if isinstance(request, Load):
             yield from self._load(request)
         elif isinstance(request, RunCase):
@@ -90,8 +92,6 @@ class Server:
         elif isinstance(request, RunTrace):
             yield Started(request.variant)
             yield self._trace(request)
-        elif isinstance(request, RunSearch):
-            yield from evolution.search(self._variant(request.variant), request, self.device)
         else:
             variants = [self._variant(name) for name in request.variants]
             functions = {name: variant.function for name, variant in zip(request.variants, variants, strict=True)}
@@ -108,31 +108,51 @@ class Server:
         self._initial.restore()
 
     def _variant(self, spec: str) -> LoadedVariant:
-        if spec not in self.loaded:
-            # A module may seed generators or set defaults for a script's sake; the next variant must not see it.
-            with preserved(), activity.preparing():
-                self.loaded[spec] = load(spec)
-            activity.expect_a_first_call()
+        fact = self._facts.get(spec)
+        if spec not in self.loaded or fact not in (None, self.loaded[spec].fact):
+            found = self._imported(spec)
+            if fact is None and (trials := found.recognition(self.device)) is not None:
+                with preserved():
+                    fact = trials.begin() or trials.found()
+            self.loaded[spec] = found.called(fact or unrecognised(found.declaration), self.device)
         variant = self.loaded[spec]
         executed.attribute_to(variant.name, [str(file) for file in source_of(variant.function).files])
         return variant
 
+    def _imported(self, spec: str) -> Imported:
+        # A module may seed generators or set defaults for a script's sake; the next variant must not see it.
+        with preserved(), activity.preparing():
+            found = imported(spec)
+        activity.expect_a_first_call()
+        return found
+
     def _load(self, request: Load) -> Iterator[Reply]:
         spec = request.spec
         try:
+            found = self._imported(spec)
+            yield Declared(found.promised)
+            if not request.is_called:
+                yield Done()
+                return
+            before = Snapshot()
+            seconds = 0.0
+            dtypes = [dtype for dtype in request.dtypes if dtype in found.declaration.dtypes]
+            trials = found.recognition(self.device, dtypes)
+            if spec not in self.loaded and spec not in self._facts and trials is not None:
+                begun = time.perf_counter()
+                fact = trials.begin() if dtypes else unrecognised(found.declaration)
+                seconds = time.perf_counter() - begun
+                if fact is None:
+                    yield Trying()
+                    fact = trials.found()
+                self.loaded[spec] = found.called(fact, self.device)
             variant = self._variant(spec)
         except UsageError as error:
             yield Refused(spec, str(error))
             return
-        yield Declared(variant.declaration)
-        if not request.is_called:
-            yield Done()
-            return
-        dtype = next((d for d in request.dtypes if d in variant.declaration.dtypes), None)
-        before = Snapshot()
         begun = time.perf_counter()
-        wrong, other = (None, "") if dtype is None else self._try_once(variant, dtype)
-        seconds = time.perf_counter() - begun
+        wrong = self._try_once(variant, dtypes[0]) if dtypes else None
+        seconds += time.perf_counter() - begun
         # A change that only the first call in a process makes is left for the first case to find, in another process.
         changed = bool(before.restore())
         if wrong is None:
@@ -140,19 +160,27 @@ class Server:
             declaration = msgspec.structs.replace(variant.declaration, call=variant.call)
             with preserved():
                 notes = tuple(_doubts(variant))
-            yield Loaded(spec, declaration, first_call_seconds=seconds, fatal=fatal, notes=notes, computes=other)
+            function = variant.function
+            at_defaults = function.at_defaults if isinstance(function, Adapted) else ()
+            yield Loaded(
+                spec,
+                declaration,
+                first_call_seconds=seconds,
+                fatal=fatal,
+                notes=notes,
+                fact=variant.fact if dtypes else None,
+                at_defaults=() if variant.name in known_names() else at_defaults,
+            )
         else:
+            other = "" if variant.fact is None else variant.fact.computes
             step = f"; its answers are those of another operation: add {other}" if other else ""
             yield Refused(spec, f"{wrong}{step}")
 
-    def _try_once(self, variant: LoadedVariant, dtype: str) -> tuple[str | None, str]:
-        """Returns why a function is no softmax, and options that name the operation whose answers it gives instead.
+    def _try_once(self, variant: LoadedVariant, dtype: str) -> str | None:
+        """Returns why a function is no softmax, None if it refuses its arguments or returns a right type.
 
-        It is none if it refuses its arguments or returns a wrong type.
-
-        The function is called on an ordinary input. Only errors that the signature and the return value show are
-        refused here. An exception from inside is left to the cases, which report it as a finding. Returns None and an empty
-        text if there is no such error and no such operation.
+        The function is called on an ordinary input. Only errors that the return value shows are refused here. An exception
+        from inside is left to the cases, which report it as a finding.
         """
         fmt = FORMATS[dtype]
         bits = np.zeros(FIRST_SHAPE, dtype=fmt.storage)
@@ -161,16 +189,14 @@ class Server:
             with activity.calling():
                 output = variant.function(view)
         except UsageError as error:
-            return str(error), ""
+            return str(error)
         except Exception:  # noqa: BLE001 - reported by the first case with its input
-            return None, ""
-        with preserved():
-            other = other_operation(variant, place(bits, fmt, PACKED, self.device).view, output)
+            return None
         wrong = returned_wrongly(output, view, variant.operation)
         if wrong is None:
-            return None, other
+            return None
         step = _NEXT_STEPS.get(wrong.kind, "")
-        return f"on a {dtype} input of shape {[*FIRST_SHAPE]} {variant.name} {wrong.message}{step}", other
+        return f"on a {dtype} input of shape {[*FIRST_SHAPE]} {variant.name} {wrong.message}{step}"
 
     def _run(self, request: RunCase) -> Iterator[Reply]:
         case = request.case

@@ -11,12 +11,12 @@ from softcheck.cases.exhaustive import Domain
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError
 from softcheck.judge.measurement import Measurement, unmeasured
-from softcheck.run.blame import again_alone, alone, kind_of, lay_idle
+from softcheck.run.again import Sighting, again, unshown
+from softcheck.run.blame import again_alone, kind_of, lay_idle
 from softcheck.run.calls import on_case
 from softcheck.run.pool import Job, Pool
 from softcheck.run.process import Waits, Worker, WorkerDiedError, waits
 from softcheck.run.protocol import (
-    FIRST_SHAPE,
     Call,
     Declared,
     Failed,
@@ -29,14 +29,16 @@ from softcheck.run.protocol import (
     Started,
     Time,
     Timed,
+    Trying,
 )
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.statistics import PRECISE
 from softcheck.variants.declaration import Declaration
+from softcheck.variants.recognised import unrecognised
 
 CAUSED_FROM_AFAR = (FindingKind.RAISED, FindingKind.STATE_CHANGED)
 """Findings in a variant's call that another variant may have caused, by a write beyond its memory or by a thread, if it
-ran in the process before."""
+ran in the process before. What is left of that process may not serve another call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +74,23 @@ class Session(Pool):
         before = list(worker.calls)
         worker.loaded.add(spec)
         declared: Declaration | None = None
+        is_trying = False
         try:
             request = Load(spec, tuple(dtypes))
             for reply in self.ask(worker, request, lambda: self.waits(spec)):
+                is_trying |= isinstance(reply, Trying)
                 if isinstance(reply, Declared):
                     declared = reply.declaration
                 elif isinstance(reply, Loaded):
                     on_first_call(reply.first_call_seconds)
-                    self.blames.notes += [note for note in reply.notes if note not in self.blames.notes]
-                    if reply.computes:
-                        self.blames.computing[spec] = reply.computes
-                    self.widths.declare(spec, reply.declaration)
-                    self.blames.declarations[spec] = reply.declaration
-                    return reply.declaration
+                    return self._loaded(spec, reply)
                 elif isinstance(reply, Refused | Failed):
                     return reply.message
         except WorkerDiedError as died:
+            if is_trying:
+                # A call that is not the function's own ended the process: it is judged by the likeliest.
+                self._never_recognised(spec, declared)
+                return self.load(spec, dtypes, on_first_call=on_first_call, fresh=True)
             others = worker.served - {spec} and (declared is not None or not died.timed_out)
             if not fresh and (others or self._may_have_compiled(spec, declared, died)):
                 # Another variant may have ended or ruined the process, or hold a lock; a new process shows whether this
@@ -100,10 +103,26 @@ class Session(Pool):
                 return found
             if declared is not None and died.timed_out:
                 dtype = next((d for d in dtypes if d in declared.dtypes), None)
-                self.patience.never_began(spec, f"the first call, on a {dtype} input of shape {[*FIRST_SHAPE]}: {died}")
+                self.patience.never_began(spec, f"the first calls, on small {dtype} inputs: {died}")
+            self._never_recognised(spec, declared)
             # It has declared itself, so it is a variant, and its cases will show that it dies.
             return declared if declared is not None else f"while it was imported: {died}"
         raise AssertionError("ask() always ends with one of the awaited replies")
+
+    def _loaded(self, spec: str, reply: Loaded) -> Declaration:
+        """Keeps what a process tells of a variant that it has loaded."""
+        self.blames.notes += [note for note in reply.notes if note not in self.blames.notes]
+        if reply.fact is not None:
+            self.know(spec, reply.fact)
+        self.blames.at_defaults[spec] = reply.at_defaults
+        self.widths.declare(spec, reply.declaration)
+        self.blames.declarations[spec] = reply.declaration
+        return reply.declaration
+
+    def _never_recognised(self, spec: str, declared: Declaration | None) -> None:
+        """Has every process make the likeliest call of a variant whose trials ended the process."""
+        if declared is not None:
+            self.know(spec, unrecognised(declared))
 
     def _may_have_compiled(self, spec: str, declared: Declaration | None, died: WorkerDiedError) -> bool:
         """True if a first call that ran out of time may have been compiling, and the variant has time for another, which finds what was compiled."""
@@ -142,7 +161,7 @@ class Session(Pool):
         fresh = False
         while waiting:
             before = len(results)
-            doubtful: list[CaseMeasurement] = []
+            doubtful: list[tuple[Sighting, CaseMeasurement]] = []
             worker = self.take(fresh=fresh)
             request = RunCase(case, tuple(waiting), first_rows, self.peers)
             try:
@@ -158,8 +177,9 @@ class Session(Pool):
                     # No variant had started in this process: the case is to blame, and would end the next process too.
                     raise SoftcheckError(f"case {case.id}: {died}") from None
                 fresh = worker.running is None and len(results) == before
-            for result in doubtful:
-                keep(self._again(worker, on_case(request, result.variant), result))
+            for seen, result in doubtful:
+                answer = again(self, seen, Measured)
+                keep(result if answer is None else _alone_on_case(seen.call, answer))
         return sorted(results, key=lambda result: variants.index(result.variant))
 
     def _too_wide(self, case: Case, variants: Sequence[str]) -> list[CaseMeasurement]:
@@ -169,9 +189,13 @@ class Session(Pool):
         return [CaseMeasurement(n, case, replace(unmeasured(case.shape, ()), skipped=w), 0.0) for n, w in whys.items()]
 
     def _run_on(
-        self, worker: Worker, request: RunCase, doubtful: list[CaseMeasurement], keep: Callable[[CaseMeasurement], None]
+        self,
+        worker: Worker,
+        request: RunCase,
+        doubtful: list[tuple[Sighting, CaseMeasurement]],
+        keep: Callable[[CaseMeasurement], None],
     ) -> None:
-        """Asks a worker. A result that another variant may have caused goes to ``doubtful``, whatever is raised later."""
+        """Asks a worker. A result with a finding that must be shown again goes to ``doubtful``, whatever is raised later."""
         rows, columns = request.case.shape
 
         def limits() -> Waits:
@@ -182,42 +206,13 @@ class Session(Pool):
                 worker.calls.append(on_case(request, reply.variant))
             elif isinstance(reply, Measured):
                 result = CaseMeasurement(reply.variant, request.case, reply.measurement, reply.seconds)
-                if self._may_be_anothers(worker, result):
-                    worker.is_doubted = True
-                    doubtful.append(result)
+                found = result.measurement.violations
+                if unshown(self, worker.calls[-1], found):
+                    is_anothers = len(worker.served) > 1 and any(v.kind in CAUSED_FROM_AFAR for v in found)
+                    worker.is_doubted |= is_anothers
+                    doubtful.append((Sighting.of(worker, len(worker.calls) - 1, found), result))
                 else:
                     keep(result)
-
-    def _may_be_anothers(self, worker: Worker, result: CaseMeasurement) -> bool:
-        """True if the result has a finding that a variant which ran in the same process before may have caused.
-
-        Such a finding is an exception or a change of global state, unless a process of the variant's own has shown it
-        before.
-        """
-        return bool(worker.served - {result.variant}) and any(
-            violation.kind in CAUSED_FROM_AFAR and not self.blames.is_confirmed(result.variant, violation.kind)
-            for violation in result.measurement.violations
-        )
-
-    def _again(self, worker: Worker, call: Call, doubtful: CaseMeasurement) -> CaseMeasurement:
-        """Repeats a doubtful result's call alone in a new process.
-
-        A note tells which findings did not show there again.
-        """
-        answer = alone(self, call, Measured)
-        if isinstance(answer, WorkerDiedError):
-            return _alone_on_case(call, answer)
-        shown = {violation.kind for violation in answer.measurement.violations}
-        for violation in doubtful.measurement.violations:
-            if violation.kind in shown:
-                self.blames.confirm(call.variant, violation.kind)
-            elif violation.kind in CAUSED_FROM_AFAR:
-                others = ", ".join(sorted(worker.served - {call.variant}))
-                self.blames.notes.append(
-                    f"{call.variant}, {call.name}: {violation.kind} ({violation.message}) in a process in which other variants had run "
-                    f"({others}), and not alone in a new one: one of these left something behind"
-                )
-        return _alone_on_case(call, answer)
 
     def run_domain(
         self, variant: str, domain: Domain, start: int, count: int, *, at_once: int | None = None
@@ -239,7 +234,7 @@ class Session(Pool):
                         has_begun = True
                         worker.calls.append(call)
                     elif isinstance(reply, Measured):
-                        found = reply.measurement
+                        found = self._repeated(worker, call, reply.measurement)
             except WorkerDiedError as died:
                 if found is None and (has_begun or not worker.calls):
                     answer = again_alone(self, worker, call, died, Measured)
@@ -252,6 +247,13 @@ class Session(Pool):
                     lay_idle(self, worker.calls, died)
         self.patience.count(variant, domain.dtype, found.violations)
         return found
+
+    def _repeated(self, worker: Worker, call: Call, found: Measurement) -> Measurement:
+        """A part's measurement, or that of the same part alone where a finding does not show again."""
+        if not unshown(self, call, found.violations):
+            return found
+        answer = again(self, Sighting.of(worker, len(worker.calls) - 1, found.violations), Measured)
+        return answer.measurement if isinstance(answer, Measured) else found
 
     def job(self, case: Case, variants: Sequence[str]) -> Job[CaseMeasurement]:
         """Returns ``run_case`` as a job of ``pool.spread``."""

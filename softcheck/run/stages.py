@@ -125,7 +125,7 @@ class Standings:
             self._add(variant, dtype, [(cases[0].id, Violation(*over))], cases[0])
         elif options.probes:
             task = ProbeTask(
-                variant=variant, dtype=dtype, probe=options.probes[0], quick=options.quick, seed=options.seed
+                variant=variant, dtype=dtype, probe=options.probes[0], effort=options.effort, seed=options.seed
             )
             self._add(variant, dtype, [(f"probe/{task.probe}", Violation(*over))], task)
 
@@ -289,7 +289,8 @@ def _probe_tasks(run: Run) -> list[ProbeTask]:
             variant=name,
             dtype=dtype,
             probe=probe,
-            quick=run.options.quick,
+            effort=run.options.effort,
+            axis=run.options.axis,
             seed=run.options.seed,
             time_share=share,
         )

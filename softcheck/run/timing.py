@@ -1,6 +1,5 @@
 """Timing of variants on the worker's GPU, on the parent's request, under watch."""
 
-import contextlib
 import sys
 from collections.abc import Iterator, Mapping
 
@@ -9,7 +8,6 @@ import torch
 
 from oracles.formats import FORMATS
 from oracles.reference import FullyMasked
-from softcheck.calling.call import TORCH_DTYPES
 from softcheck.errors import UsageError
 from softcheck.operations.operation import Operation
 from softcheck.run.protocol import Reply, Started, Time, Timed
@@ -18,7 +16,7 @@ from softcheck.speed.engine import DeviceLostError, Engine, TimingPlan
 from softcheck.speed.guards import Watch
 from softcheck.speed.samples import Alarm
 from softcheck.speed.vetting import Function
-from softcheck.variants.adapt import Adapted, operands_of
+from softcheck.variants.adapt import operands_of
 
 
 def measure(
@@ -47,11 +45,6 @@ def measure(
         peak_bytes_per_second=clock.peak_bytes_per_second(),
         operation=operation,
     )
-    for name, function in functions.items():
-        if isinstance(function, Adapted) and not function.is_known:
-            yield Started(name)
-            with contextlib.suppress(Exception, SystemExit):
-                function(torch.zeros(2, 8, dtype=TORCH_DTYPES[request.dtype], device=device))
     names = operands_of(next(iter(functions.values()), None))
     steps = Engine(plan, device, clock, watch.look, names).measure(functions, fully_masked)
     while True:

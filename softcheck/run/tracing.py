@@ -8,6 +8,7 @@ from softcheck.run.process import WorkerDiedError
 from softcheck.run.protocol import RunTrace, Traced
 from softcheck.run.session import Session
 from softcheck.tracing.model import Trace, TracedRow
+from softcheck.variants.forms import PLAIN
 
 MOST_COLUMNS = 2**15
 """Widest row that is traced: every step holds several figures for each of its lanes."""
@@ -38,7 +39,8 @@ def trace(
             f"{variant} declares {', '.join(declaration.dtypes)}, not {case.dtype}; see --dtype and --case"
         )
     found: list[TracedRow] = []
-    notes: dict[str, None] = {}
+    fact = session.facts.get(variant)
+    notes = dict.fromkeys([fact.in_words()] if fact is not None and fact.text not in ("", PLAIN) else [])
     for width in widths or (None,):
         request = RunTrace(case, variant, tuple(rows), width, focus)
         answer = _asked(session, request)

@@ -1,6 +1,10 @@
-"""A probe's trials as the worker makes them, one by one. Each outcome is sent before the next trial begins."""
+"""A probe's trials as the worker makes them, one by one. Each outcome is sent before the next trial begins.
+
+Limits of time count how fast this process runs Python, of which Triton's interpreter is made: a slow machine would else try less.
+"""
 
 import hashlib
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -14,9 +18,8 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UninterpretableError
 from softcheck.probes import registry
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.outcome import Conclusion, Outcome, Shown
+from softcheck.probes.outcome import NOTHING_TO_TRY, Conclusion, Outcome, Shown
 from softcheck.run.protocol import Done, Probed, ProbePlanned, Reply, RunProbe, TrialDone, TrialStarted
-from softcheck.run.slowness import slowness
 from softcheck.variants import executed
 from softcheck.variants.registry import LoadedVariant
 from softcheck.variants.source import source_of
@@ -33,7 +36,8 @@ def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device)
         declaration=variant.declaration,
         dtype=request.dtype,
         backend="cuda" if device.type == "cuda" else "interpreter",
-        quick=request.quick,
+        effort=request.effort,
+        axis=request.axis,
         seed=request.seed,
         widest=request.widest,
         time_share=request.time_share,
@@ -107,7 +111,7 @@ def _outcome(name: str, probe: Probe, subject: Subject, trial: Trial) -> Outcome
         raise
     except Exception as error:
         if is_out_of_memory(error):
-            outcome = Outcome(skipped=lack_in_words(error))
+            outcome = Outcome(skipped=lack_in_words(error), is_cut=True)
         elif is_usable(subject.device):
             raise SoftcheckError(f"probe {name}, trial {trial.label}: internal error: {describe(error)}") from error
         else:
@@ -141,5 +145,30 @@ def _concluded(name: str, probe: Probe, trials: Sequence[Trial], outcomes: Seque
     run = {line for outcome in outcomes for line in outcome.lines}
     arcs = {arc for outcome in outcomes for arc in outcome.arcs}
     return msgspec.structs.replace(
-        said, findings=(*said.findings, *untold.values()), lines=tuple(sorted(run)), arcs=tuple(sorted(arcs))
+        said,
+        findings=(*said.findings, *untold.values()),
+        planned=sum(not (each.skipped or "").startswith(NOTHING_TO_TRY) for each in outcomes),
+        cut=sum(each.is_cut for each in outcomes),
+        lines=tuple(sorted(run)),
+        arcs=tuple(sorted(arcs)),
     )
+
+
+_USUAL_SECONDS = 0.0033
+"""Seconds of the processor for the work below on the machine where limits of time were chosen."""
+_MOST = 4.0
+"""A report on a slower machine would take too long to wait for."""
+
+
+def slowness() -> float:
+    """Returns how many times longer Python takes here and now than where limits of time were chosen, from 1 to 4."""
+    return min(_MOST, max(1.0, _seconds() / _USUAL_SECONDS))
+
+
+def _seconds() -> float:
+    """The processor's seconds for a fixed piece of Python: calls, attributes and small objects, as in an interpreter."""
+    begun = time.process_time()
+    kept: dict[int, str] = {}
+    for number in range(25_000):
+        kept[number & 255] = str(number)[-2:]
+    return time.process_time() - begun

@@ -82,7 +82,7 @@ def main() -> None:
     choice, descriptor = sys.argv[1], int(sys.argv[2])
     connection = Connection(descriptor)
     activity.show_in(int(sys.argv[3]))
-    # The parent sends SIGINT to end a search early; it may arrive after the search has ended.
+    # Ctrl-C is for the parent, which ends this process itself.
     signal.signal(signal.SIGINT, lambda _number, _frame: None)
     # Two workers on two cores: torch's own thread pool would only make them fight.
     torch.set_num_threads(1)
@@ -91,8 +91,6 @@ def main() -> None:
         connection.send_bytes(encode_reply(opened))
         return
     device, ready = opened
-    if ready.backend == "interpreter":
-        activity.watch_first_calls()
     connection.send_bytes(encode_reply(ready))
     _serve(connection, Server(device).answer)
 

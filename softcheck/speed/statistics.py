@@ -33,23 +33,23 @@ class Interval(msgspec.Struct, frozen=True):
         return (self.high - self.low) / self.mid if self.mid else math.inf
 
 
-def median_interval(samples: Sequence[float] | NDArray[np.float64], *, seed: int = 0) -> Interval:
+def median_interval(samples: Sequence[float] | NDArray[np.float64]) -> Interval:
     """The median of samples with its percentile bootstrap interval, from 1000 resamples; NaN where nothing could be timed.
 
-    The same samples and seed give the same interval. Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
+    The same samples give the same interval. Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
     chapter 13.
     """
     values = np.asarray(samples, dtype=np.float64)
     if not values.size:
         return Interval(math.nan, math.nan, math.nan)
-    drawn = np.random.default_rng(seed).integers(0, len(values), size=(RESAMPLES, len(values)))
+    drawn = np.random.default_rng(0).integers(0, len(values), size=(RESAMPLES, len(values)))
     medians = np.median(values[drawn], axis=1)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(medians, [tail, 1 - tail])
     return Interval(float(low), float(np.median(values)), float(high))
 
 
-def ratio_interval(numerators: Sequence[float], denominators: Sequence[float], *, seed: int = 0) -> Interval:
+def ratio_interval(numerators: Sequence[float], denominators: Sequence[float]) -> Interval:
     """Returns the interval of the median of the ratios within rounds.
 
     Element i of both comes from round i, so that a disturbance of a whole round cancels. Raises ValueError if the two
@@ -57,7 +57,7 @@ def ratio_interval(numerators: Sequence[float], denominators: Sequence[float], *
     """
     if len(numerators) != len(denominators):
         raise ValueError(f"{len(numerators)} rounds over {len(denominators)} rounds; expected as many of both")
-    return median_interval(np.asarray(numerators) / np.asarray(denominators), seed=seed)
+    return median_interval(np.asarray(numerators) / np.asarray(denominators))
 
 
 def precise(ratios: Sequence[Interval], within: float = PRECISE) -> bool:

@@ -1,4 +1,4 @@
-"""An end to interpreted launches that would take minutes, since a launch that goes on is no kernel that hangs.
+"""Ends interpreted launches that would take minutes: they are slow and do not hang.
 
 The interpreter runs one program after the other. Where each reads a whole wide row, a launch takes minutes, which a GPU
 would have done in milliseconds. From the programs that have run it is known how long all of them would take.

@@ -32,6 +32,8 @@ class _Exponent:
     """The type of an ex2, ``libdevice`` for its expf, ``f64`` for its exp and exp2 of float64."""
     shifts: list[Subtraction]
     base_two: bool = False
+    power: Instruction | None = None
+    """The ex2; None for one of float64, which has no instruction of its own."""
 
     @property
     def prescaled(self) -> bool:
@@ -59,7 +61,11 @@ class Reading:
         self.code = code = code.in_order
         self.powers = [i for i in code.instructions if i.operation == "ex2"]
         self.inside_libdevice = {id(i) for power in self.powers for i in self._libdevice(power)}
-        starts = [r for i in [*self.powers, *self._float64_exponentials()] for r in i.results]
+        self._inner = [
+            e.power for e in self._all_exponents if not e.shifts and e.power is not None and self._is_of_logits(e.power)
+        ]
+        own = [power for power in self.powers if power not in self._inner]
+        starts = [r for i in [*own, *self._float64_exponentials()] for r in i.results]
         self.behind_powers = code.reached(starts, lambda i: i.operation in ("div", "rcp"))
         self._reached = {id(i) for i in self.behind_powers}
 
@@ -90,6 +96,21 @@ class Reading:
 
     @cached_property
     def _exponents(self) -> list["_Exponent"]:
+        """The exponents but for those inside of logits, such as a soft cap's or a sigmoid's, of which nothing is to be subtracted."""
+        return [e for e in self._all_exponents if e.power not in self._inner]
+
+    def _is_of_logits(self, i: Instruction) -> bool:
+        """True if what an instruction computes goes into the exponent of an exponential that subtracts a maximum, and does not come from there."""
+        behind = self._flow(i)
+        shifted = [e.power for e in self._all_exponents if e.shifts and e.power is not None and e.power is not i]
+        return any(id(power) in behind and id(i) not in self._flow(power) for power in shifted)
+
+    def _flow(self, i: Instruction) -> set[int]:
+        """Instructions that a value flows into, as far as exponentials and logarithms: what is subtracted with one is a sum's."""
+        return {id(each) for each in self.code.reached(i.results, lambda i: i.operation in ("ex2", "lg2"))}
+
+    @cached_property
+    def _all_exponents(self) -> list["_Exponent"]:
         """The exponent of each exponential, and how a maximum was subtracted in it."""
         reader = Exponents(self.code, self._float64_exponentials())
         found = []
@@ -97,9 +118,9 @@ class Reading:
             inner = (i for i in self.code.sources(power.operands[0]) if _LIBDEVICE_LOW in self.code.constants(i))
             step = next(inner, None)
             if step is not None and id(power) in self.inside_libdevice:
-                found.append(_Exponent("libdevice", reader.shifts(self._open_operand(step))))
+                found.append(_Exponent("libdevice", reader.shifts(self._open_operand(step)), power=power))
             else:
-                found.append(_Exponent(power.type, reader.shifts(power.operands[0]), base_two=True))
+                found.append(_Exponent(power.type, reader.shifts(power.operands[0]), base_two=True, power=power))
         for start in self._float64_exponentials():
             # exp multiplies by log2(e) as it rounds, exp2 only rounds.
             shifts = reader.shifts(self._open_operand(start))
@@ -128,13 +149,18 @@ class Reading:
 
     def scaled_logits(self) -> set[str]:
         """Factors of the logits before the subtraction, as ``ObservedArithmetic.scaled_logits`` names them."""
-        return {factor for exponent in self._exponents for factor in exponent.scalings}
+        found = set()
+        for exponent in self._exponents:
+            # What is multiplied behind an exponential of the logits' own is no scale of theirs.
+            is_capped = exponent.power is not None and any(id(exponent.power) in self._flow(i) for i in self._inner)
+            found |= {"function"} if is_capped and exponent.scalings else exponent.scalings
+        return found
 
     def divisions(self) -> set[str]:
-        """Kinds of divisions, as ``ObservedArithmetic.divisions`` names them."""
+        """Kinds of divisions but those of logits, as ``ObservedArithmetic.divisions`` names them."""
         found = set()
         for i in self.code.instructions:
-            if i.operation not in ("div", "rcp") or not i.type:
+            if i.operation not in ("div", "rcp") or not i.type or self._is_of_logits(i):
                 continue
             kind = "_".join(i.opcode.split(".")[:2])
             if i.operation == "div" and self.code.constant(i.operands[0]) in _ONE:
@@ -174,7 +200,9 @@ class Reading:
             # The first guess of a float64 division has no other form.
             if ".ftz" not in i.opcode or i.opcode == "rcp.approx.ftz.f64":
                 continue
-            if i.operation not in _ROUNDING or id(i) in self.inside_libdevice:
+            if i.operation not in _ROUNDING or id(i) in self.inside_libdevice or i in self._inner:
+                continue
+            if i.operation in ("div", "rcp") and self._is_of_logits(i):
                 continue
             # libdevice's logarithm is a polynomial of such operations; only its own small steps are flushed.
             if not self._is_polynomial(i):

@@ -32,14 +32,15 @@ class ObservedArithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
     exponentials: tuple[str, ...] = ()
     """Exponentials. Of float32: ex2_approx (after the subtraction), prescaled_ex2_approx, libdevice,
-    unshifted_ex2_approx (nothing is subtracted), misshifted_ex2_approx (the maximum is that of the logits scaled
+    unshifted_ex2_approx (no maximum is seen to be subtracted), misshifted_ex2_approx (the maximum is that of the logits scaled
     otherwise); of 16 bits: ex2_approx_float16, ex2_approx_bfloat16; of float64: libdevice_float64, prescaled_float64,
     unshifted_float64, misshifted_float64."""
     fused_exponents: bool = False
     """True if a scaling is fused with the subtraction before an exponential."""
     scaled_logits: tuple[str, ...] = ()
     """Factors of the logits before the maximum is subtracted: constant (no power of two), argument (a number that the
-    kernel is called with or loads; if it is a power of two, the product is exact)."""
+    kernel is called with or loads; if it is a power of two, the product is exact), function (of logits that the kernel
+    makes by an exponential, as a soft cap's)."""
     divisions: tuple[str, ...] = ()
     """div_full, div_rn, div_approx, reciprocal (1 divided by something), rcp_approx, rcp_rn, div_rn_float64."""
     sums: tuple[str, ...] = ()
@@ -111,11 +112,13 @@ def contradictions(
 ) -> list[str]:
     """Lists how a declaration and the PTX disagree for an input dtype: what was seen and expected, and what to do.
 
-    A declaration that is looser than the PTX disagrees too. If a kernel may not have been seen (``saw_all`` is False),
-    a declared step that was not found is no contradiction. Steps that the PTX doesn't show, such as a sum of another
-    kernel's exponentials, are no contradiction. A variant without PTX has no contradiction at all.
+    A declaration that is looser than the PTX disagrees too. If a kernel may not have been seen (``saw_all`` is False), or
+    a kernel calls what can't be read, a declared step that was not found is no contradiction. Steps that the PTX doesn't
+    show, such as a sum of another kernel's exponentials, are no contradiction. A variant without PTX has no contradiction
+    at all.
     """
     inner, total = _type(declared.intermediate, dtype), _type(declared.accumulation, dtype)
+    saw_all = saw_all and not observed.calls
     found = [*_wrong_steps(declared, observed, inner), *_wrong_types(observed, inner, total)]
     if observed.flushing and not declared.flush_to_zero:
         found.append(
@@ -124,12 +127,12 @@ def contradictions(
         )
     if saw_all and declared.flush_to_zero and _in_float32(observed) and not observed.flushing:
         found.append(
-            "no operation flushes to zero, the declaration says flush_to_zero=True; declare flush_to_zero=False"
+            "no operation is seen to flush to zero, the declaration says flush_to_zero=True; declare flush_to_zero=False"
         )
     found += _wrong_scaling(declared, observed, saw_all=saw_all)
     may_rescale = declared.rescales and not saw_all
     if observed.exponentials and observed.rescales != declared.rescales and not may_rescale:
-        seen = "a sum is rescaled" if observed.rescales else "no sum is rescaled"
+        seen = "a sum is rescaled" if observed.rescales else "no sum is seen to be rescaled"
         found.append(
             f"{seen} by an exponential, the declaration says rescales={declared.rescales}; declare "
             f"rescales={observed.rescales}"
@@ -144,7 +147,7 @@ def shown_arithmetic(observed: ObservedArithmetic, dtype: str) -> Arithmetic:
     or another maximum was subtracted, another 16-bit type than the input's, a conversion that doesn't round to nearest,
     or a call.
     """
-    unknown = [kind for kind in observed.exponentials if kind not in (*_EXPONENTIALS, "libdevice_float64")]
+    unknown = [kind for kind in _of_softmax(observed) if kind not in (*_EXPONENTIALS, "libdevice_float64")]
     unknown += [*observed.directed_roundings, *observed.calls]
     # "input" is the only 16-bit type that a model has.
     unknown += [f"sums in {kind}" for kind in observed.sums if kind.endswith("16") and kind != dtype]
@@ -183,9 +186,12 @@ def weaknesses(observed: ObservedArithmetic, dtype: str) -> list[str]:
     ]
     if full == "float64" and _in_float32(observed):
         found.append("exponentials in float32")
-    found += [_WEAK_EXPONENTIALS[kind] for kind in observed.exponentials if kind in _WEAK_EXPONENTIALS]
-    if observed.scaled_logits:
-        found.append(_WEAK_SCALING["constant" if "constant" in observed.scaled_logits else "argument"])
+    for kind in observed.exponentials:
+        if kind in _UNSHIFTED:
+            found.append(_UNSEEN + ("" if kind in _of_softmax(observed) else ", as in a sigmoid; others subtract one"))
+        elif kind in _WEAK_EXPONENTIALS:
+            found.append(_WEAK_EXPONENTIALS[kind])
+    found += [_WEAK_SCALING[kind] for kind in ("constant", "argument") if kind in observed.scaled_logits][:1]
     found += list(dict.fromkeys(_WEAK_DIVISIONS[kind] for kind in observed.divisions if kind in _WEAK_DIVISIONS))
     # Additions and exponentials of 16 bits have been named above.
     steps = [op for op in observed.narrow_operations if not op.startswith(("add.", "ex2."))]
@@ -201,13 +207,24 @@ def weaknesses(observed: ObservedArithmetic, dtype: str) -> list[str]:
     return found
 
 
+_UNSHIFTED = ("unshifted_ex2_approx", "unshifted_float64")
+_UNSEEN = "takes an exponential before which no maximum is seen to be subtracted"
+
+
+def _of_softmax(observed: ObservedArithmetic) -> tuple[str, ...]:
+    """The exponentials that may be a softmax's: where some subtract a maximum, others may be of a gate or a sigmoid."""
+    shifted = [kind for kind in observed.exponentials if kind not in _UNSHIFTED]
+    if "unshifted_float64" in observed.exponentials:
+        # It stands beside every kind of float64.
+        shifted = [kind for kind in shifted if kind != "libdevice_float64"]
+    return tuple(shifted) or observed.exponentials
+
+
 _WEAK_EXPONENTIALS = {
     "prescaled_ex2_approx": "multiplies by log2 e before subtracting the maximum",
     "prescaled_float64": "multiplies by log2 e before subtracting the maximum",
-    "unshifted_ex2_approx": "subtracts no maximum",
-    "unshifted_float64": "subtracts no maximum",
-    "misshifted_ex2_approx": "subtracts the maximum of logits that are scaled otherwise",
-    "misshifted_float64": "subtracts the maximum of logits that are scaled otherwise",
+    "misshifted_ex2_approx": "seems to subtract the maximum of logits that are scaled otherwise",
+    "misshifted_float64": "seems to subtract the maximum of logits that are scaled otherwise",
     "ex2_approx_float16": "exponentials in float16",
     "ex2_approx_bfloat16": "exponentials in bfloat16",
 }
@@ -226,7 +243,7 @@ _WEAK_DIVISIONS = {
 def _wrong_steps(declared: Arithmetic, observed: ObservedArithmetic, inner: str) -> list[str]:
     """Exponentials, divisions and conversions that are not the declared ones."""
     found = []
-    for kind in observed.exponentials:
+    for kind in _of_softmax(observed):
         if (kind in _FLOAT64_KINDS) != (inner == "float64"):
             found.append(
                 f"an exponential is {kind}, the declaration says that {inner} is computed in; declare the intermediate type "
@@ -276,7 +293,7 @@ def _wrong_scaling(declared: Arithmetic, observed: ObservedArithmetic, *, saw_al
     if saw_all and declared.scaled_logits and observed.exponentials and not observed.scaled_logits:
         return [
             (
-                "no logits are scaled before the maximum is subtracted, the declaration says scaled_logits=True; declare "
+                "no logits are seen to be scaled before the maximum is subtracted, the declaration says scaled_logits=True; declare "
                 "scaled_logits=False"
             )
         ]

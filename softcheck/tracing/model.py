@@ -95,6 +95,8 @@ class TracedStep(msgspec.Struct, frozen=True, kw_only=True):
     shown: tuple[TracedLane, ...] = ()
     """Some of the lanes; all of them if there are few."""
     note: str = ""
+    makes_nan: bool = False
+    """True if a lane of the row is NaN here, and no operand is."""
 
 
 class TracedFigure(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +125,8 @@ class TracedRow(msgspec.Struct, frozen=True, kw_only=True):
     steps_left_out: int = 0
     """Steps between the first and the last ones that were cut."""
     born: int | None = None
-    """Index of the step that adds the largest error of its own; null if no step adds any."""
+    """Index of the step that adds the largest error of its own, or of the first that makes a NaN where one is returned in place of a
+    number; null if there is none."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):

@@ -130,6 +130,9 @@ def _row(
 ) -> TracedRow:
     most = max((step.own or 0.0 for step in steps), default=0.0)
     born = next((i for i, step in enumerate(steps) if most > 0 and step.own == most), None)
+    if (np.isnan(outputs) & ~np.isnan(exact)).any():
+        # The exact figures are NaN from there on too, so that the error shows where the NaN is stored, and was made before.
+        born = next((i for i, step in enumerate(steps) if step.makes_nan), born)
     first = MOST_STEPS - _LAST_STEPS
     kept: Sequence[int] = range(len(steps))
     if len(steps) > MOST_STEPS:

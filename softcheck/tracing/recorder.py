@@ -6,7 +6,7 @@ rules do not follow counts as exact from there on, and the recorder names it.
 
 import linecache
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -56,6 +56,8 @@ class TracedOperation:
     note: str = ""
     constant: Array | float = 0.0
     """As in ``Followed``."""
+    makes_nan: Array
+    """True where the result is NaN and no operand is."""
     addresses: Array | None = None
     """The address to which a store puts each lane; 0 where it stores nothing, or what a later store replaces."""
 
@@ -79,8 +81,10 @@ class TraceRecorder:
     is_folding: bool = False
     """True inside a reduction by a function of the kernel's own, whose operations are parts of one step."""
 
-    def take(self, followed: Followed | None, handle: Any, addresses: Array | None = None) -> None:
-        """Gives a result its shadow, and keeps the operation if it is a step of a traced row."""
+    def take(
+        self, followed: Followed | None, handle: Any, operands: Sequence[Any] = (), addresses: Array | None = None
+    ) -> None:
+        """Gives a result of these operands its shadow, and keeps the operation if it is a step of a traced row."""
         if followed is None:
             return
         shadow = followed.shadow
@@ -93,6 +97,7 @@ class TraceRecorder:
             self.unfollowed.add(followed.name)
         if followed.phase is None:
             return
+        values = np.broadcast_to(numbers(handle), shadow.state.shape)
         self.operations.append(
             TracedOperation(
                 phase=followed.phase,
@@ -101,7 +106,8 @@ class TraceRecorder:
                 place=_place_of_caller(),
                 program=tuple(interpreter.interpreter_builder.grid_idx),
                 dtype=handle.dtype.scalar,
-                values=np.broadcast_to(numbers(handle), shadow.state.shape),
+                values=values,
+                makes_nan=np.isnan(values) & ~_have_nan(operands, values.shape) & bool(operands),
                 shadow=shadow,
                 expected=np.broadcast_to(followed.expected, shadow.state.shape),
                 note=followed.note,
@@ -132,7 +138,7 @@ class TraceRecorder:
             if any(hasattr(handle, SHADOW) for handle in handles):
                 if not is_float(result) and any(shadow_of(h).has_data for h in handles if hasattr(h, SHADOW)):
                     self.unfollowed.add(said)
-                self.take(follow(said, handles, result), result)
+                self.take(follow(said, handles, result), result, handles)
             return result
 
         return operate
@@ -180,7 +186,7 @@ class TraceRecorder:
             finally:
                 self.is_folding = before
             for result, followed in zip(results, found, strict=True):
-                self.take(followed, result.handle)
+                self.take(followed, result.handle, [arg.handle for arg in inputs])
             return results
 
         return apply
@@ -239,6 +245,16 @@ def _restarted(name: str, inputs: Any, handle: Any) -> Followed:
     """An operation on tensors that no rule follows."""
     values, shadows = numbers(handle), [shadow_of(arg.handle) for arg in inputs if hasattr(arg.handle, SHADOW)]
     return Followed("other", name, restarted(values, shadows), values, is_followed=False)
+
+
+def _have_nan(operands: Sequence[Any], shape: tuple[int, ...]) -> Array:
+    """True where an operand of the result's shape is NaN; of one of another shape, as a reduction has it, everywhere if any number is."""
+    found = np.zeros(shape, np.bool_)
+    for operand in operands:
+        if is_float(operand):
+            is_nan = np.isnan(numbers(operand))
+            found |= is_nan if is_nan.shape == shape else is_nan.any()
+    return found
 
 
 def _place_of_caller() -> tuple[str, int] | None:

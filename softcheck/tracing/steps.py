@@ -99,7 +99,10 @@ def _step(row: int, operation: TracedOperation, answers: Answers, focus: int | N
     lanes = _lanes(row, operation, answers)
     if not lanes.held.any():
         return None
+    makes_nan = lanes.held & operation.makes_nan
     error = np.where(lanes.held, lanes.error, -1)
+    # Exact numbers give NaN there too, so that this is no error of the step alone.
+    error = np.where(makes_nan, np.inf, error) if makes_nan.any() else error
     worst = np.unravel_index(int(np.argmax(error)), error.shape)
     columns = set_of(lanes.columns[lanes.held])
     values = operation.values[lanes.masked] if operation.phase == "load" else np.array([])
@@ -117,11 +120,12 @@ def _step(row: int, operation: TracedOperation, answers: Answers, focus: int | N
         masked_value=float(values[0]) if values.size and np.unique(values).size == 1 else None,
         value=float(operation.values[worst]),
         exact=float(lanes.exact[worst]),
-        error=float(error[worst]),
+        error=float(lanes.error[worst]),
         own=float(lanes.own[lanes.held].max()),
         at=_column(lanes.columns[worst]),
         shown=tuple(_shown(operation, lanes, worst, focus)),
-        note=lanes.note,
+        note=lanes.note or ("NaN is made here of operands that hold none" if makes_nan.any() else ""),
+        makes_nan=bool(makes_nan.any()),
     )
 
 

@@ -35,7 +35,7 @@ def from_file(path: Path) -> ModuleType:
     _forget_namesakes(path.parent)
     before = set(sys.modules)
     try:
-        with _on_path(path.parent), _as_usage_error(str(path)):
+        with _on_path(path.parent), _as_usage_error(str(path)), _keeping_operators():
             specification.loader.exec_module(module)
     except UsageError:
         del sys.modules[name]
@@ -47,7 +47,7 @@ def from_file(path: Path) -> ModuleType:
 
 def by_name(name: str) -> ModuleType:
     """A module by its dotted name, looked for in the working folder too; raises UsageError as ``from_file`` does."""
-    with working_folder_on_path(), _as_usage_error(f"module {name}"):
+    with working_folder_on_path(), _as_usage_error(f"module {name}"), _keeping_operators():
         return importlib.import_module(name)
 
 
@@ -126,6 +126,29 @@ def _remember_siblings(before: set[str], folder: Path) -> None:
         file = getattr(sys.modules[name], "__file__", None)
         if "." not in name and file and folder in Path(file).resolve().parents and "site-packages" not in file:
             _siblings[name] = folder
+
+
+@contextmanager
+def _keeping_operators() -> Iterator[None]:
+    """Keeps operators that modules have registered with ``torch.library.custom_op``: a second one of a name gets another name inside.
+
+    Torch takes the first one away instead, and whoever calls it then reads freed memory: another operator answers, or the process ends.
+    """
+    from torch._library import custom_ops
+
+    definition: Any = custom_ops.CustomOpDef
+    register, known = definition.__init__, frozenset(custom_ops.OPDEF_TO_LIB)
+
+    def register_beside(operator: Any, namespace: str, name: str, *arguments: Any, **options: Any) -> None:
+        while f"{namespace}::{name}" in known:
+            name += "_again"
+        register(operator, namespace, name, *arguments, **options)
+
+    definition.__init__ = register_beside
+    try:
+        yield
+    finally:
+        definition.__init__ = register
 
 
 _under_way = [0]

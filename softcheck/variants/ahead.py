@@ -9,11 +9,13 @@ import contextlib
 import os
 import subprocess
 import sys
+import warnings
 from multiprocessing.connection import Connection, Pipe
 
 import msgspec
 
 from softcheck.errors import SoftcheckError
+from softcheck.variants.recognised import Recognised
 
 TARGET = "cuda:90"
 """Target that kernels are compiled for without a GPU."""
@@ -26,6 +28,8 @@ class CompileRequest(msgspec.Struct, frozen=True):
     """A compilation to make: the kernels that a variant launches for a contiguous input."""
 
     spec: str
+    fact: Recognised | None
+    """What trials have shown of its call: nothing can be tried where nothing runs."""
     target: str
     dtype: str
     shape: tuple[int, int]
@@ -76,7 +80,7 @@ class _Process:
         self._connection, theirs = Pipe()
         inherited = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
         self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-            [sys.executable, "-m", "softcheck.variants._ahead_process", str(theirs.fileno())],
+            [sys.executable, "-m", "softcheck.variants.ahead", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -116,6 +120,8 @@ def _stop() -> None:
 
 def serve(connection: Connection) -> None:
     """Answers requests until the other end is closed. Imports torch and Triton."""
+    import torch
+
     from softcheck.toolchain.compile import compile_for
     from softcheck.variants.registry import load
 
@@ -125,9 +131,17 @@ def serve(connection: Connection) -> None:
         except EOFError:
             return
         try:
-            compiled = compile_for(load(wanted.spec).function, wanted.target, wanted.dtype, wanted.shape)
+            compiled = compile_for(
+                load(wanted.spec, wanted.fact, torch.device("cpu")).function, wanted.target, wanted.dtype, wanted.shape
+            )
             kernels = [Kernel(k.name, {"ptx": t} if isinstance(t := k.asm.get("ptx"), str) else {}) for k in compiled]
             answer = Answer(tuple(kernels))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a variant raises is a reason
             answer = Answer(failure=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
         connection.send_bytes(msgspec.msgpack.encode(answer))
+
+
+if __name__ == "__main__":
+    # The variant's module has given its warnings where it runs.
+    warnings.simplefilter("ignore")
+    serve(Connection(int(sys.argv[1])))

@@ -23,6 +23,8 @@ LayoutName = Literal["contiguous", "strided"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 ATTRIBUTE = "__softcheck_declaration__"
+PROMISED = "__softcheck_promised__"
+"""The attribute with the names of the promises that a decorator holds; others have their defaults."""
 
 
 class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -173,6 +175,7 @@ def variant(**promises: Any) -> Callable[[Function], Function]:
 
     def attach(function: Function) -> Function:
         setattr(function, ATTRIBUTE, declaration)
+        setattr(function, PROMISED, frozenset(promises))
         return function
 
     return attach

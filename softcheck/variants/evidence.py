@@ -60,7 +60,7 @@ def _launched(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device
 
 def _compiled(variant: LoadedVariant, dtype: str, shape: tuple[int, int]) -> Sequence[Compiled]:
     try:
-        return compile_ahead(CompileRequest(variant.spec, TARGET, dtype, shape))
+        return compile_ahead(CompileRequest(variant.name, variant.fact, TARGET, dtype, shape))
     except AheadError:
         return []
 

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import copy
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +48,7 @@ NAMES: dict[str, str] = {
     "ignore_index": "the target of rows that are to be ignored",
     "label_smoothing": "the share of each target that all columns have",
     "weight": "the weight of each column's class, [columns]",
+    "head": "an identity matrix in the place of the head, [columns, columns], so that the logits are the case's; no other head, nor a gradient by it, is judged",
     "z_loss": "the factor of the squared log-sum-exp in each loss",
     "window": "the keys that a query sees up to its own place",
     "softcap": "the number c of c tanh(x / c)",
@@ -58,7 +60,7 @@ NAMES: dict[str, str] = {
 
 _HEADS = ("q", "q3", "q_blhd", "k", "k3", "k_blhd", "v", "v3", "v_blhd")
 
-OPERANDS = frozenset({"mask", "keep", "bias", "target", "weight", "y", "grad", "sinks", *_HEADS})
+OPERANDS = frozenset({"mask", "keep", "bias", "target", "weight", "head", "y", "grad", "sinks", *_HEADS})
 """Names of what an operation takes beside the matrix."""
 
 _IN_ITS_PLACE = ("y", "grad", *_HEADS)
@@ -81,8 +83,18 @@ class Form:
     input's shape; where it is None, ``out`` or ``copy``.
     """
 
-    def __init__(self, text: str, constants: Mapping[str, Any] | None = None) -> None:
-        """Reads a call; ``constants`` are further names in it. Raises UsageError if it is no call of f on the input."""
+    def __init__(
+        self,
+        text: str,
+        constants: Mapping[str, Any] | None = None,
+        *,
+        part: str = "",
+        beside: Mapping[str, bool] | None = None,
+    ) -> None:
+        """Reads a call; ``constants`` are further names in it. Raises UsageError if it is no call of f on the input.
+
+        ``part`` and ``beside`` are what a trial has shown of a tuple or the like.
+        """
         self._constants = dict(constants or {})
         self._operation: Operation | None = None
         try:
@@ -109,8 +121,10 @@ class Form:
         )
         """True if f stands for a class, whose instance takes the input: ``f(columns)(x)``."""
         self._text = ast.unparse(tree)
-        self._part: str | None = None
-        self.beside: dict[str, bool] = {}
+        self.part = part
+        """What picks the answer from a tuple or the like, such as ``[0]``; empty if no trial has shown one."""
+        self._is_tried = False
+        self.beside: dict[str, bool] = dict(beside or {})
         """The tensors beside the answer in a tuple or the like, by what picks them, with True for one number for each row."""
         self._code = compile(tree, "<call>", "eval")
 
@@ -133,8 +147,8 @@ class Form:
 
     @property
     def text(self) -> str:
-        """The call with its constants' values; with the answer's place once it has returned a tuple or the like."""
-        return self.without_part + (self._part or "")
+        """The call with its constants' values, and with the answer's place where a trial has shown a tuple or the like."""
+        return self.without_part + self.part
 
     @property
     def without_part(self) -> str:
@@ -160,6 +174,17 @@ class Form:
         if self._operation is not None and self._operation.gradient_in_place:
             return overwriting(lambda given: self._of_rows(function, given, options, poison), x)
         return self._of_rows(function, x, options, poison)
+
+    def tried(self, function: Callable[..., Any], x: "torch.Tensor") -> "tuple[Any, Form]":
+        """Calls a function as ``__call__`` does, with NaN in ``out``.
+
+        Returns the answer, and the call that picks the same part of a tuple or the like from now on.
+        """
+        found = copy.copy(self)
+        found._is_tried = True  # noqa: SLF001 - of the same class
+        answer = found(function, x, {}, poison=float("nan"))
+        found._is_tried = False  # noqa: SLF001
+        return answer, found
 
     def _of_rows(
         self, function: Callable[..., Any], x: "torch.Tensor", options: Mapping[str, Any], poison: float | None
@@ -287,7 +312,7 @@ class Form:
             made = {name: operands.placed(name, value) for name, value in made.items()}
         dims = next((int(name[1:]) for name in ("x3", "x4", "x5") if name in self.names), x.dim())
         for name, value in made.items():
-            is_like_it = isinstance(value, torch.Tensor) and value.dim() == x.dim()
+            is_like_it = isinstance(value, torch.Tensor) and value.dim() == x.dim() and name != "head"
             given[name] = _with_dims(value, dims) if is_like_it else value
         with _disable_current_modes():
             operands.lend(made)
@@ -298,11 +323,15 @@ class Form:
 
         if parts := parts_of(value):
             fitting = (place for place, one in parts.items() if isinstance(one, torch.Tensor) and one.shape == shape)
-            self._part = next(fitting, None)
-            if self._part is not None and not self.beside:
-                self.beside = {place: self._is_of_rows(one, shape) for place, one in parts.items() if _is_beside(one)}
-                self.beside.pop(self._part, None)
-            return value if self._part is None else parts[self._part]
+            part = self.part or next(fitting, None)
+            if part not in parts:
+                return value
+            if self._is_tried:
+                # Only a trial decides: on other inputs another part may have the shape by chance.
+                self.part = part
+                others = {place: self._is_of_rows(one, shape) for place, one in parts.items() if _is_beside(one)}
+                self.beside = {place: is_of_rows for place, is_of_rows in others.items() if place != part}
+            return parts[part]
         if "out" in self.names and (value is None or not isinstance(value, torch.Tensor)):
             return given["out"]
         return given["copy"] if value is None and "copy" in self.names else value

@@ -8,8 +8,15 @@ from typing import Literal, NamedTuple
 from softcheck.operations.operation import Operation, Parameter, value_in_words
 from softcheck.operations.registry import operation as operation_of
 
-SCALE = "scale sm_scale softmax_scale alpha scaling factor"
+LOGIT_SCALE = (
+    "sm_scale softmax_scale logit_scale logits_scale logit_scaling logits_scaling logit_scale_factor logits_scale_factor logit_multiplier "
+    "logits_multiplier logit_scale_multiplier"
+)
+"""Names of a factor of the logits, and of nothing else."""
+SCALE = f"scale alpha scaling factor {LOGIT_SCALE}"
 TEMPERATURE = "temperature temp tau"
+_HIDDEN = "hidden hidden_states hidden_state last_hidden_state embeddings embedding features activations"
+_HEADS = "head lm_head lm_head_weight head_weight lin_weight linear_weight vocab_weight classifier unembedding"
 _WEIGHTS = "weight weights class_weight class_weights ce_weight"
 
 
@@ -48,6 +55,7 @@ PARAMETERS = (
     Meaning("ignore_index", "ignore_index", "ignore_index ignored_index", -100.0, kind="integer"),
     Meaning("label_smoothing", "label_smoothing", "label_smoothing smoothing", 0.1),
     Meaning("weight", "weight", _WEIGHTS, 1.0, kind="operand"),
+    Meaning("head", "head", _HEADS, 1.0, kind="operand"),
     Meaning(
         "z_loss",
         "z_loss",
@@ -72,6 +80,23 @@ PARAMETERS = (
 """Parameters of operations and the names that functions have for them."""
 OTHERWISE = frozenset({"alpha", "factor"})
 """Names that may mean something else than a scale: at 1 they do nothing."""
+
+
+def hidden_and_head(names: Sequence[str]) -> tuple[str, str] | None:
+    """Returns the parameters of a loss that are hidden states and the head that makes logits of them; None where there are none.
+
+    What is called a weight beside hidden states is such a head, [classes, hidden], and no class weights. So is one between an input and
+    the target, as in ``(input, weight, target)``: class weights stand behind the target.
+    """
+    plain = {name.lower().strip("_"): name for name in names}
+
+    def first_of(words: str) -> str | None:
+        return next((plain[one] for one in words.split() if one in plain), None)
+
+    hidden, head, target = first_of(_HIDDEN), first_of(f"{_HEADS} {_WEIGHTS}"), first_of("target targets label labels")
+    if hidden is None and head is not None and target is not None and names.index(head) < names.index(target):
+        hidden = first_of("input inp x h")
+    return None if hidden is None or head is None else (hidden, head)
 
 
 def implied(names: Collection[str], operation: Operation, declared: Collection[str]) -> dict[str, Parameter]:
@@ -109,17 +134,20 @@ def untried(
     idle -= {"scale"} if given.get("scale", 1.0) != 1 else set()
     operands = {} if operation.arguments is None else operation.arguments.words
     found: dict[str, tuple[Untried, ...]] = {}
+    head = hidden_and_head([each.name for each in parameters]) if "head" in names else None
     for parameter in parameters:
+        if head is not None and parameter.name == head[1]:
+            continue
         name = parameter.name.lower().rstrip("_")
         meant = [one for one in PARAMETERS if one.is_of(name) and one.parameter in given]
-        is_given = any(one.text in names for one in meant)
+        texts = next((texts for words, texts in operands.items() if name in words.split()), ())
+        is_given = any(one.text in names for one in meant) or bool(names & {*texts})
         choices = [
             Untried(f"--declare {one.parameter}={value_in_words(one.telling)}")
             for one in meant
             if one.parameter in idle and not is_given
         ]
-        texts = next((texts for words, texts in operands.items() if name in words.split()), ())
-        if not meant and texts and not names & {*texts} and call.endswith(")"):
+        if not meant and texts and not is_given and call.endswith(")"):
             calls = [f"{call[:-1]}, {parameter.name}={text})" for text in texts if text != "None"]
             choices = [Untried(f"--call '{each}'", each) for each in chosen(calls)]
         if choices:

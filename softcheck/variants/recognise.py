@@ -1,6 +1,7 @@
 """Guesses how a function is called on a matrix, from the names of its parameters. Imports no torch."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -9,8 +10,8 @@ from typing import Any
 from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation as operation_of
 from softcheck.variants.defaults import passed
-from softcheck.variants.forms import PLAIN, are_of_one_layout
-from softcheck.variants.meanings import OTHERWISE, PARAMETERS, SCALE, TEMPERATURE
+from softcheck.variants.forms import PLAIN, are_of_one_layout, operands_in
+from softcheck.variants.meanings import OTHERWISE, PARAMETERS, SCALE, TEMPERATURE, hidden_and_head
 
 _OUTPUT = "out output outputs o y result res dst dest destination ret y_out out_ptr output_ptr out_tensor output_tensor y_ptr p probs"
 _DIMENSION = "dim axis softmax_dim dimension"
@@ -32,6 +33,10 @@ _COLUMN_STRIDE = "stride_xn stride_x_col x_col_stride input_col_stride in_col_st
 _OUT_COLUMN_STRIDE = "stride_yn stride_y_col y_col_stride output_col_stride out_col_stride stride_on"
 _NONE = "mask attn_mask attention_mask bias attn_bias"
 _FALSE = "log_outputs log_output causal is_causal inplace in_place log is_log is_log_softmax log_softmax return_lse half_to_float training"
+DTYPES = (
+    "dtype input_dtype in_dtype out_dtype output_dtype grad_input_dtype result_dtype x_dtype acc_dtype compute_dtype"
+)
+"""Names of parameters that take a dtype."""
 
 TEMPERATURES = "torch.ones(rows, device=x.device)"
 """A temperature for each row at which the answer is that for the rows alone."""
@@ -55,7 +60,7 @@ _ARGUMENTS: dict[str, str] = {
         (_FALSE, "False"),
         ("num_warps", "4"),
         ("num_stages", "2"),
-        ("dtype", "x.dtype"),
+        (DTYPES, "x.dtype"),
         ("device", "x.device"),
         ("numel n_elements size", "x.numel()"),
         ("shape", "x.shape"),
@@ -218,7 +223,14 @@ def guesses_for(
     needed = [p for p in parameters if _is_required(p) or _is_dimension(p) or p.name in given]
     known = {p.name: argument_of(p.name, words) or given.get(p.name) for p in needed}
     known |= {name: text for name, text in given.items() if text == "False"}
+    if not words.takes_matrix:
+        # What is said of the matrix is said of the first operand, which stands in its place.
+        first = next((text for text in known.values() if text and operands_in(text)), "x")
+        known = {name: text and re.sub(r"\bx(?=\.)", first, text) for name, text in known.items()}
     place = _place_of_input(needed, known) if words.takes_matrix else ""
+    is_loss = words.operation is not None and "head" in words.operation.parameters
+    if is_loss and (linear := hidden_and_head([p.name for p in needed])) is not None:
+        place, known[linear[1]] = linear[0], "head"
     if place is None:
         return []
     if place:

@@ -7,25 +7,31 @@ import dataclasses
 import importlib
 import importlib.metadata
 import importlib.util
+import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from softcheck.cases.case import Case
 from softcheck.errors import UsageError, near_matches
-from softcheck.operations.operation import Operation, Parameter
+from softcheck.operations.operation import Operation, Parameter, value_in_words
 from softcheck.variants import _import
 from softcheck.variants.adapt import Adapted, adapted
-from softcheck.variants.declaration import Declaration, check_promises, declaration_of, with_promises
-from softcheck.variants.defaults import Defaults, of_defaults
+from softcheck.variants.declaration import PROMISED, Declaration, check_promises, declaration_of, with_promises
+from softcheck.variants.defaults import of_defaults
 from softcheck.variants.forms import Form
 from softcheck.variants.meanings import implied
 from softcheck.variants.recognise import parameters_to_make
+from softcheck.variants.recognised import Recognised, unrecognised
+from softcheck.variants.recognition import Candidate, Recognition
+
+if TYPE_CHECKING:
+    import torch
 
 _PACKAGE = "softcheck.variants.builtin"
 
@@ -126,6 +132,8 @@ class LoadedVariant:
     name: str
     function: Callable[..., Any]
     declaration: Declaration
+    fact: Recognised | None = None
+    """What trials have shown of its call; None where no process of a run was told."""
     named: Operation | None = None
     """The operation with what a case names; None where no case names anything."""
     remarks: tuple[str, ...] = ()
@@ -148,15 +156,22 @@ class LoadedVariant:
         return dataclasses.replace(self, function=function, named=named)
 
     @property
-    def call(self) -> str:
-        """The call that was given or recognised; empty for the plain one, and before the first call shows it."""
-        return self.function.call if isinstance(self.function, Adapted) else ""
+    def said(self) -> str:
+        """The name, with the operation and parameters where trials have shown them: a spec to which others can be added."""
+        if self.fact is None or not self.fact.taken:
+            return self.name
+        numbers = (f"{name}={value_in_words(value)}" for name, value in self.fact.parameters.items())
+        return with_declared(self.name, ",".join([f"operation={self.fact.operation}", *numbers]))
 
     @property
-    def spec(self) -> str:
-        """The name, with the call: another process need not recognise it."""
-        is_recognised = isinstance(self.function, Adapted) and not self.function.is_given and self.function.call
-        return with_call(self.name, self.call) if is_recognised else self.name
+    def reduces_another(self) -> bool:
+        """True if the call moves another dimension than the last to the end, over which the function then reduces."""
+        return any(word in self.call for word in (".mT", ".movedim("))
+
+    @property
+    def call(self) -> str:
+        """The call that was given or recognised; empty for the plain one."""
+        return self.function.call if isinstance(self.function, Adapted) else ""
 
 
 def known_names() -> list[str]:
@@ -194,11 +209,81 @@ def resolve(spec: str) -> Spec:
     return _resolve_file(spec, location, function) if is_file else _resolve_module(spec, location, function)
 
 
-def load(spec: str) -> LoadedVariant:
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A variant's object as its module has it, which nothing has been called on yet."""
+
+    where: Spec
+    found: Any
+    declaration: Declaration
+    """The promises that it declares, or that stand in their place."""
+
+    @property
+    def is_adapted(self) -> bool:
+        """True if its call may be another than the plain one."""
+        declared = self.declaration
+        return self.where.kind != "builtin" or bool(declared.call) or not declared.computed.answers_elements
+
+    @property
+    def promised(self) -> Declaration:
+        """The declaration with the parameters that the likeliest call implies."""
+        try:
+            return self.candidate(self.declaration).declaration if self.is_adapted else self.declaration
+        except UsageError:
+            return self.declaration
+
+    def candidate(self, declaration: Declaration) -> Candidate:
+        """Returns the callable of one matrix that it is under a declaration, with the parameters that its calls imply.
+
+        Raises UsageError, with the next step, if no call of it is known.
+        """
+        named, call = split_call(self.where.name)[0].partition("@")[0], self.where.call or declaration.call
+        made = adapted(self.found, named, call, declaration.computed)
+        remarks: tuple[str, ...] = ()
+        if self.where.kind != "builtin":
+            left_out = [*parameters_to_make(self.found), *made.left_out]
+            defaults = of_defaults(left_out, declaration.operation, declaration.parameters)
+            remarks = defaults.remarks
+            if defaults.values:
+                declaration = _with_parameters(declaration, defaults.values)
+                made = adapted(self.found, named, call, declaration.computed)
+        if more := implied(made.names, declaration.computed, declaration.parameters):
+            declaration = _with_parameters(declaration, more)
+            made = adapted(self.found, named, call, declaration.computed)
+        return Candidate(made, declaration, remarks)
+
+    def recognition(self, device: "torch.device", dtypes: Sequence[str] = ()) -> Recognition | None:
+        """Returns the trials of its calls on a device, in the first of these dtypes in which it answers; None if it has the plain call alone."""
+        if not self.is_adapted:
+            return None
+        is_declared = self.where.kind == "builtin" or "operation" in getattr(self.found, PROMISED, ())
+        is_said = is_declared or bool(re.search(r"(^|,)\s*operation\s*=", self.where.promises))
+        name = split_call(self.where.name)[0].partition("@")[0].rpartition(":")[2]
+        return Recognition(
+            self.candidate,
+            self.declaration,
+            name,
+            is_said=is_said,
+            is_declared=is_declared,
+            device=device,
+            dtypes=dtypes,
+        )
+
+    def called(self, fact: Recognised, device: "torch.device") -> LoadedVariant:
+        """Returns the variant with the call and the operation that trials have shown."""
+        if not self.is_adapted:
+            return LoadedVariant(self.where.name, self.found, self.declaration, fact)
+        declared = msgspec.structs.replace(self.declaration, operation=fact.operation, parameters=fact.parameters)
+        made = self.candidate(declared)
+        function = made.function.told(fact, device)
+        remarks = fact.remarks or made.remarks
+        return LoadedVariant(self.where.name, function, made.declaration, fact, remarks=remarks)
+
+
+def imported(spec: str) -> Imported:
     """Imports a variant's function, which runs its module's code, and reads its declaration.
 
-    Raises UsageError if the module fails to import or has no such function, or if no call of the function is known. The
-    message says what was found and expected.
+    Raises UsageError if the module fails to import or has no such function. The message says what was found and expected.
     """
     where = resolve(spec)
     _stand_in_for_a_gpu()
@@ -208,22 +293,27 @@ def load(spec: str) -> LoadedVariant:
     module = _import.from_file(Path(where.location)) if where.kind == "file" else _import.by_name(where.location)
     found = _import.function_of(module, where.function, where.name)
     _correct_interpreter()
-    declaration = with_promises(declaration_of(found), where.promises)
-    defaults = Defaults({}, ())
-    if where.kind != "builtin" or declaration.call or not declaration.computed.answers_elements:
-        named, call = split_call(where.name)[0].partition("@")[0], where.call or declaration.call
-        made = adapted(found, named, call, declaration.computed)
-        if where.kind != "builtin":
-            left_out = [*parameters_to_make(found), *made.left_out]
-            defaults = of_defaults(left_out, declaration.operation, declaration.parameters)
-        if defaults.values:
-            declaration = _with_parameters(declaration, defaults.values)
-            made = adapted(found, named, call, declaration.computed)
-        if more := implied(made.names, declaration.computed, declaration.parameters):
-            declaration = _with_parameters(declaration, more)
-            made = adapted(found, named, call, declaration.computed)
-        found = made
-    return LoadedVariant(where.name, found, declaration, remarks=defaults.remarks)
+    return Imported(where, found, with_promises(declaration_of(found), where.promises))
+
+
+def load(
+    spec: str, fact: Recognised | None = None, device: "torch.device | None" = None, *, as_said: bool = False
+) -> LoadedVariant:
+    """Imports a variant, with what trials have shown of its call (``fact``), or else makes these trials on a device now.
+
+    ``as_said`` looks for no other operation than the one that the spec says. The device is by default the one on which kernels run: a GPU, or the CPU without one or under Triton's interpreter. Raises
+    UsageError as ``imported`` does, and if no call of the function is known.
+    """
+    import torch
+
+    if device is None:
+        on_gpu = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
+        device = torch.device("cuda" if on_gpu else "cpu")
+    found = imported(spec)
+    if fact is None:
+        trials = found.recognition(device)
+        fact = unrecognised(found.declaration) if trials is None else trials.begin() or trials.found(as_said=as_said)
+    return found.called(fact, device)
 
 
 def _with_parameters(declaration: Declaration, more: Mapping[str, Parameter]) -> Declaration:
@@ -261,16 +351,18 @@ def with_call(spec: str, call: str) -> str:
     return f"{spec}{text[1:]}"
 
 
-def load_anew(spec: str) -> LoadedVariant:
+def load_anew(variant: LoadedVariant, device: "torch.device") -> LoadedVariant:
     """Imports a variant's module, and the modules beside it, once more: a copy that nothing has been called on.
 
     Raises UsageError as ``load`` does, also where the module can't be imported twice.
     """
-    module = sys.modules.get(load(spec).function.__module__)
-    if module is None or not getattr(module, "__file__", None):
-        raise UsageError(f"variant {spec!r} comes from no file; only a file can be imported once more")
-    with _import.anew(Path(str(module.__file__))):
-        return load(spec)
+    where = resolve(variant.name)
+    file = where.location if where.kind == "file" else getattr(sys.modules.get(where.location), "__file__", None)
+    if file is None:
+        raise UsageError(f"variant {variant.name!r} comes from no file; only a file can be imported once more")
+    with _import.anew(Path(file)):
+        # A trial would be a call.
+        return load(variant.name, variant.fact or unrecognised(variant.declaration), device)
 
 
 def _resolve_file(spec: str, location: str, function: str) -> Spec:

@@ -11,12 +11,14 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from softcheck.calling.ownership import is_of_library
+from softcheck.variants.callables import is_triton_kernel
 
 _MOST_FILES = 16
 
@@ -136,11 +138,54 @@ class Source:
         return sorted({*self.sizes, *counted})
 
 
+def is_compiled_by_torch(function: Callable[..., Any]) -> bool:
+    """True if torch.compile made a function, or one that it calls by name or holds, or if one of these calls torch.compile."""
+    for one in _reached(function):
+        # These are the only marks that torch.compile leaves.
+        if hasattr(one, "_torchdynamo_orig_callable") or type(one).__name__ == "OptimizedModule":
+            return True
+        code = getattr(one, "__code__", None)
+        if code is not None and {"torch", "compile"} <= {*code.co_names}:
+            return True
+    return False
+
+
+def launches_kernels(function: Callable[..., Any]) -> bool:
+    """True if a function, or one that it calls by name or holds, is or launches a Triton kernel."""
+    return any(is_triton_kernel(one) for one in _reached(function))
+
+
+def _reached(function: Callable[..., Any]) -> Iterator[Any]:
+    """Yields a function and what it calls by name or holds, methods of a class among them, but for what torch's code calls."""
+    todo: list[Any] = [function]
+    seen: set[int] = set()
+    while todo:
+        one = todo.pop()
+        if id(one) in seen or not callable(one):
+            continue
+        seen.add(id(one))
+        yield one
+        todo.append(getattr(one, "__wrapped__", None))
+        if isinstance(one, type) and not is_of_library(one):
+            todo += [getattr(each, "__func__", each) for each in vars(one).values()]
+        inner = getattr(one, "forward", one)
+        inner = getattr(inner, "__func__", inner)
+        code = getattr(inner, "__code__", None)
+        if code is None:
+            continue
+        todo += [inner] if inner is not one else []
+        todo += [inner.__globals__.get(name) for name in code.co_names]
+        with suppress(ValueError):
+            todo += [cell.cell_contents for cell in inner.__closure__ or ()]
+
+
 def source_of(function: Callable[..., Any]) -> Source:
     """Reads the source of a variant's function. Empty for a function of torch, or one whose file can't be read."""
     while isinstance(function, partial):
         function = function.func
     found = inspect.unwrap(function)
+    # Of an operator that is registered with torch, the function that it was made of.
+    found = getattr(found, "_init_fn", found)
     named = found if hasattr(found, "__module__") else type(found)
     module = sys.modules.get(getattr(named, "__module__", None) or "")
     file = getattr(module, "__file__", None)

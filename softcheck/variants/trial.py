@@ -1,8 +1,8 @@
-"""The small matrix on which calls of a function are tried, and how right their answers are. Imports torch when it is needed."""
+"""The small random matrix on which calls of a function are tried, and how right their answers are. Imports torch when it is needed."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from softcheck.operations.operation import Operation
 from softcheck.variants.forms import OPERANDS, Form
@@ -10,51 +10,72 @@ from softcheck.variants.forms import OPERANDS, Form
 if TYPE_CHECKING:
     import torch
 
-_TRIAL = (24, 16)
+SHAPE = (24, 16)
 """Shape of the matrix on which calls are tried; its rows can be split into four dimensions of more than one."""
 
+SMALL = (2, 8)
+"""Shape for a function that refuses so many elements."""
+
 _CLOSE = 0.1
-"""Largest difference from the softmax with which a call is accepted that names alone do not tell."""
+"""Largest difference of an element that counts as close: of calls that are wrong, that with most such elements is taken."""
+
+_ULPS, _LEAST = 8, 1e-3
+"""Largest error of a right answer, relative to the element and to the mean size: in units of the dtype's epsilon, and for wide dtypes.
+
+Answers of two operations, dimensions, alignments, bases or signs differ by far more in most elements of the matrix.
+"""
 
 
-def random_matrix(device: "torch.device", dtype: "torch.dtype") -> "torch.Tensor":
-    """Returns the same random numbers for each call, [24, 16]."""
-    import torch
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The outcome of one call on the small matrix."""
 
-    return torch.randn(_TRIAL, generator=torch.Generator().manual_seed(0)).to(device=device, dtype=dtype)
-
-
-def with_answer(plain: "torch.Tensor", form: Form, operation: Operation | None) -> "tuple[torch.Tensor, torch.Tensor]":
-    """Returns the matrix on which a call is tried, made of ``plain``, and the operation's answer for it in float64."""
-    import torch
-
-    trial = plain.clone()
-    if operation is None:
-        return trial, torch.softmax(trial.double(), dim=-1)
-    if operation.arguments is not None:
-        trial = operation.arguments.trial(trial, form.names)
-    return trial, operation.yardstick(trial.double())
+    form: Form
+    """The call, with the answer's place in what it returned."""
+    is_something: bool
+    """True if it gave anything at all, such as a tensor of whatever shape."""
+    share: float = -1.0
+    """Share of elements that are close; less than 0 for what is no answer, such as another shape, or NaN alone."""
+    is_right: bool = False
+    """True if every element is right, up to what the dtype rounds."""
 
 
-def share_right(value: "torch.Tensor", expected: "torch.Tensor", form: Form) -> float:
-    """Returns the share of elements that are close to the expected ones; less than 0 for NaN alone, but where a mask may let it through.
+def tried(
+    function: Callable[..., Any],
+    form: Form,
+    operation: Operation,
+    on: "tuple[torch.device, torch.dtype]",
+    shape: tuple[int, int] = SHAPE,
+) -> Tried:
+    """Makes a call on the matrix, on a device and in a dtype, and compares it with the operation. Raises what the call raises.
 
-    Where NaN is expected, as of a query that sees no key, conventions differ, and nothing counts.
+    The matrix is the same for all calls of a shape, and no input of a run.
     """
-    if bool(value.isnan().all()) and not form.names & OPERANDS:
-        return -1.0
-    counts = ~expected.isnan()
-    return float(((value.double() - expected).abs() < _CLOSE)[counts].double().mean())
-
-
-def is_over_rows(value: Any) -> bool:
-    """True if the columns of an answer sum to 1 and its rows do not, as those of a softmax over the first dimension."""
     import torch
 
-    if not isinstance(value, torch.Tensor) or value.dim() != 2 or not value.is_floating_point() or value.is_meta:
-        return False
-    # Not by torch: whether it sums in a call of the function is asked elsewhere (variants.evidence).
-    with np.errstate(all="ignore"):
-        columns, rows = (value.detach().double().cpu().numpy().sum(axis=axis) for axis in (0, 1))
-    columns, rows = columns[np.isfinite(columns)], rows[np.isfinite(rows)]
-    return columns.size > 0 and bool((abs(columns - 1) < _CLOSE).all() and (abs(rows - 1) > _CLOSE).any())
+    device, dtype = on
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device=device, dtype=dtype)
+    if operation.arguments is not None:
+        x = operation.arguments.trial(x, form.names)
+    value, form = form.tried(function, x.clone())
+    exact = operation.yardstick(x.double())
+    if not isinstance(value, torch.Tensor) or not _is_comparable(value, exact) or torch.equal(value.detach(), x):
+        return Tried(form, is_something=value is not None)
+    # Where NaN is expected, as of a query that sees no key, conventions differ.
+    counts = ~exact.isnan()
+    found, exact = value.detach().double()[counts], exact[counts]
+    if bool(value.isnan().all()) and not form.names & OPERANDS:
+        return Tried(form, is_something=True)
+    allowed = max(_LEAST, _ULPS * torch.finfo(value.dtype).eps)
+    size = exact[exact.isfinite()].abs().mean()
+    error = torch.where(found == exact, 0.0, (found - exact).abs())
+    is_right = bool((error <= allowed * (exact.abs() + size)).all())
+    share = float((error < _CLOSE).double().mean())
+    return Tried(form, is_something=True, share=share, is_right=is_right)
+
+
+def _is_comparable(value: "torch.Tensor", exact: "torch.Tensor") -> bool:
+    import torch
+
+    is_dense = value.layout == torch.strided and value.is_floating_point()
+    return is_dense and not value.is_meta and value.shape == exact.shape and value.device == exact.device

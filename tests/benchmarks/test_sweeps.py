@@ -159,17 +159,3 @@ def test_wrong_usage_and_nothing_run_never_exit_0(tmp_path, arguments, code, sai
     assert done.returncode == code
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_search_table_holds_both_maxima_of_every_search(tmp_path):
-    script = str(ROOT / "benchmarks" / "search_table.py")
-    arguments = ["--device", "interpreter", "--variants", "torch,eager", "--dtypes", "float32", "--columns", "16"]
-    done = run(script, *arguments, "--rounds", "10", "--output", "r.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    report = json.loads((tmp_path / "r.json").read_text())
-    searches = [(s["name"], s["objective"]) for s in report["searches"]]
-    assert searches == [("torch", "bound"), ("torch", "ulp"), ("eager", "bound"), ("eager", "ulp")]
-    assert all(s["found"] > 0 and s["random"] > 0 for s in report["searches"])
-    assert "4 searches" in done.stdout
-    drawn = run("-m", "softcheck.cli.main", "render", "r.json", cwd=tmp_path)
-    assert drawn.stdout.count("by random rows") == 4

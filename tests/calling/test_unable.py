@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+import triton
 
 from oracles.formats import FLOAT32
 from softcheck.calling.call import launch, place
@@ -54,14 +55,41 @@ def not_implemented():
     raise NotImplementedError("rows like these")
 
 
-@pytest.mark.parametrize("function", [unrelated, not_implemented, lambda: torch.zeros(2) + torch.zeros(3)])
+@pytest.mark.parametrize(
+    "function",
+    [
+        unrelated,
+        not_implemented,
+        lambda: torch.zeros(2) + torch.zeros(3),
+        lambda: torch.cuda.no_such_name,
+        lambda: torch.zeros(2).no_such_name,
+    ],
+)
 def test_other_errors_are_the_kernels_own(function):
     assert limit_behind(raised(function)) is None
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there to be asked")
 @pytest.mark.parametrize(
-    "ask", [torch.cuda.current_device, lambda: torch.zeros(1, device="cuda"), torch.cuda.synchronize]
+    "ask",
+    [
+        torch.cuda.current_device,
+        torch.cuda.current_stream,
+        torch.cuda.synchronize,
+        torch.cuda.CUDAGraph,
+        torch.cuda.Event,
+        torch.cuda.Stream,
+        torch.cuda.MemPool,
+        torch.cuda.graph_pool_handle,
+        torch.cuda.get_device_properties,
+        lambda: torch.Event(device="cuda"),
+        lambda: torch.Generator(device="cuda"),
+        lambda: torch.zeros(1, device="cuda"),
+        lambda: torch.zeros(1).pin_memory(),
+        lambda: torch._C._cuda_getCurrentRawStream(0),
+        torch.accelerator.current_device_index,
+        lambda: triton.runtime.driver.active,
+    ],
 )
 def test_asking_for_a_gpu_that_is_not_there_is_no_fault(ask):
     assert "can't run without a GPU" in str(limit_behind(raised(ask)))

@@ -69,7 +69,7 @@ def test_add_leaves_a_damaged_file_as_it_is(tmp_path):
     file = tmp_path / "a.jsonl"
     damaged = encode_case(ONE) + b'{"id":"test/cut\n'
     file.write_bytes(damaged)
-    with pytest.raises(UsageError, match=r"a\.jsonl:2: .*Nothing was changed; mend this line first"):
+    with pytest.raises(UsageError, match=r"a\.jsonl:2: .*Nothing was changed; fix this line first"):
         add(TWO, file)
     assert file.read_bytes() == damaged
 

@@ -57,9 +57,7 @@ def test_a_list_that_another_command_takes_is_refused_where_it_would_count_and_n
     assert exhausted(tmp_path, "torch", "--dtype", "float16")[1] == "float16"
 
 
-@pytest.mark.parametrize(
-    "arguments", [["search", "torch"], ["bench", "torch"], ["report", "--variant", "torch"]], ids=lambda a: a[0]
-)
+@pytest.mark.parametrize("arguments", [["bench", "torch"], ["report", "--variant", "torch"]], ids=lambda a: a[0])
 def test_a_value_that_is_none_is_refused_by_every_command(tmp_path, arguments):
     done = softcheck(*arguments, cwd=tmp_path, SOFTCHECK_SEED="abc")
     assert done.returncode == 2
@@ -117,12 +115,6 @@ def test_gradients_are_promised_by_every_command_that_names_variants(tmp_path):
     ("command", "declared", "words"),
     [
         ("exhaust torch --columns 2", "max_columns=1", "it declares max_columns=1"),
-        (
-            "search torch --columns 32 --rounds 1",
-            "max_columns=16",
-            "declares at most 16 columns for float16, got --columns 32",
-        ),
-        ("search torch --columns 32 --rounds 1", "dtypes=bf16,empty=False", "declares bfloat16, not float16"),
         ("regimes torch", "layouts=contiguous,dtypes=bf16", "declares bfloat16, not float16"),
     ],
 )

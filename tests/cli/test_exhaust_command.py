@@ -107,7 +107,7 @@ import torch
 from softcheck import variant
 
 def beyond(x):
-    if x.shape[1] > 1:
+    if x.shape[-1] > 1:
         raise ValueError("one column only")
     return torch.softmax(x, dim=-1)
 
@@ -166,7 +166,7 @@ def test_a_verdict_and_the_time_that_is_left_stand_before_the_first_part_is_run(
     done, report = exhaust(f"{kernel}:f", "--sample-first", "65536", cwd=tmp_path)
     assert "nan_mismatch: row 31744, " in done.stderr, "the row of the domain"
     assert "--dtype float16 --bits 7c00" in done.stderr
-    assert re.search(r"f float16: fail so far, on \d+ telling rows; 65,536 rows will take about \d+ s", done.stderr)
+    assert re.search(r"f float16: fail so far, on \d+ adversarial rows; 65,536 rows will take about \d+ s", done.stderr)
     assert done.returncode == 1
     assert [f["count"] for f in report["variants"][0]["findings"]] == [5, 59], "what the look found is no part"
 

@@ -41,7 +41,7 @@ HEADER = RunHeader(
         cases="0",
         whole_corpus=False,
         probes=(),
-        quick=False,
+        effort="normal",
         seed=0,
         generate=0,
         exhaustive=False,
@@ -165,7 +165,7 @@ def test_ctrl_c_names_the_command_that_goes_on(kernel, tmp_path):
     [
         (["--seed", "4"], None, "seed 2, and now it is 4"),
         (["--dtype", "float32"], None, "dtypes float16, and now it is float32"),
-        (["--quick"], None, "quick False, and now it is True"),
+        (["--quick"], None, "effort normal, and now it is quick"),
         ([], "a comment", "slow.py:f has changed since"),
     ],
 )

@@ -34,6 +34,7 @@ PROBES = ("--probe", "determinism", "--probe", "sizes", "--quick")
         ("asserts_cuda", '(assert x.is_cuda, "a tensor on the device"); to judge the logic here'),
         ("refuses_the_cpu", '(raise ValueError("wrong device")); to judge the logic here'),
         pytest.param("asks_for_memory", "can't run without a GPU", marks=needs_no_gpu),
+        pytest.param("times_itself", "Tried to instantiate dummy base class Event at", marks=needs_no_gpu),
         pytest.param("names_the_device", "take the device of the input: device=x.device", marks=needs_no_gpu),
     ],
 )

@@ -198,28 +198,3 @@ def test_a_domain_is_judged_in_parts_on_a_cluster(folder):
     here, there = (digest(msgspec.structs.replace(parse(done.stdout), notes=())) for done in found)
     assert here == there
     assert len(hosts(folder)) == 3, "this machine's own server's parent, and both Dask workers"
-
-
-def test_a_search_on_a_cluster_finds_the_same(folder):
-    words = ["search", "torch", "eager", "--columns", "8", "--rows", "8", "--rounds", "2", "--no-shrink"]
-    found = [
-        softcheck(*words, "--format", "json", *where, cwd=folder)
-        for where in (["--device", "interpreter"], ["--workers", "2"])
-    ]
-    assert [done.returncode for done in found] == [0, 0], found[1].stderr
-    assert digest(parse(found[0].stdout)) == digest(parse(found[1].stdout))
-
-
-def test_ctrl_c_ends_the_searches_of_a_cluster_and_keeps_what_they_found(folder):
-    mark = uuid.uuid4().hex
-    words = ["search", "slow.py:f", "torch", "--columns", "16", "--rows", "8", "--seconds", "100", "--no-shrink"]
-    running = started([*words, "--workers", "2", "--format", "json"], folder, mark)
-    wait_for(lambda: sum(hosts(folder).values()) > 4)
-    time.sleep(1.0)
-    os.killpg(running.pid, signal.SIGINT)
-    output, said = running.communicate(timeout=90)
-    assert running.returncode == 130, said
-    report = parse(output)
-    assert [one.found is not None for one in report.searches] == [True, True]
-    assert "interrupted: the figures are of what had been found by then" in report.notes
-    wait_for(lambda: not marked(mark), 10.0)

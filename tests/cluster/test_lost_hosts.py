@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oracles.formats import FLOAT16
-from softcheck.cases.families.draft import listed
+from softcheck.cases.importing import case_from_numbers
 from softcheck.cluster import host
 from softcheck.cluster.remote import HostLostError, RemoteWorker
 from softcheck.run.probing import ProbeTask, run_probe
@@ -58,14 +57,14 @@ class Hosts:
             check_heap=check_heap,
             folder=str(Path.cwd()),
         )
-        return RemoteWorker(self, child, host.serve(child, None, {}, ""))
+        return RemoteWorker(self, child, host.serve(child, None, {}))
 
     def run(self, worker, request, limits, *, alone):
-        answer = host.serve(worker.child, encode_request(request), limits, "")
+        answer = host.serve(worker.child, encode_request(request), limits)
         if answer.death is not None and "exit status 9" in answer.death.message:
             self.lost += 1
             raise HostLostError("the worker process ended with its Dask worker, 0")
-        yield answer
+        return answer
 
     def end(self, worker):
         host.end(worker.child.id)
@@ -88,10 +87,7 @@ def there(here, monkeypatch):
         yield session, f"{here[1]}_its_host"
 
 
-CASES = [
-    listed(f"width-{columns}", [[0.5] * columns] * 3, FLOAT16, why="made up").case("made up", FLOAT16)
-    for columns in (6, 7, 8)
-]
+CASES = [case_from_numbers("; ".join([" ".join(["0.5"] * columns)] * 3), "float16") for columns in (6, 7, 8)]
 
 
 def shown(session, spec):
@@ -102,7 +98,7 @@ def shown(session, spec):
         for case in CASES
         for result in session.run_case(case, [spec, "torch"])
     ]
-    probed = run_probe(session, ProbeTask(variant=spec, dtype="float16", probe="empties", quick=True))
+    probed = run_probe(session, ProbeTask(variant=spec, dtype="float16", probe="empties", effort="quick"))
     return declared.dtypes, kinds, [(found.label, found.violation.kind) for found in probed.conclusion.findings]
 
 
@@ -125,9 +121,9 @@ def test_a_host_that_others_end_costs_a_probe_nothing(here, there, monkeypatch):
             lost.append(request)
             host.end(worker.child.id)
             raise HostLostError("the Dask worker 0 ended")
-        yield from run(worker, request, limits, alone=alone)
+        return run(worker, request, limits, alone=alone)
 
-    task = ProbeTask(variant="torch", dtype="float16", probe="empties", quick=True)
+    task = ProbeTask(variant="torch", dtype="float16", probe="empties", effort="quick")
     monkeypatch.setattr(hosts, "run", losing)
     found = run_probe(there[0], task)
     assert found.conclusion == run_probe(here[0], task).conclusion

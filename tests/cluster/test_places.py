@@ -14,9 +14,9 @@ from softcheck.cluster.dask import difference
 from softcheck.cluster.host import TaskAnswer
 from softcheck.errors import NothingRunError, SoftcheckError, UsageError
 from softcheck.run.process import Waits
-from softcheck.run.protocol import Load, Ready, SearchOptions
-from softcheck.run.search import search
+from softcheck.run.protocol import Load, Ready
 from softcheck.run.session import Session
+from softcheck.variants.recognised import Recognised
 
 KERNEL = """
 import os, pathlib, time, torch
@@ -59,6 +59,8 @@ def calls(folder):
 
 def test_each_dask_worker_has_a_gpu_of_its_own_and_every_process_its_workers(session, folder):
     assert (session.places, session.jobs) == (2, 6)
+    # Every process is told, and makes no trial.
+    session.know(f"{folder}/slow.py:f", Recognised(operation="softmax", call="f(x)"))
     with session.on_one_device() as first, session.on_one_device() as second:
         for own in (first, second, first, second):
             assert not isinstance(own.load(f"{folder}/slow.py:f", ("float16",)), str)
@@ -69,13 +71,14 @@ def test_each_dask_worker_has_a_gpu_of_its_own_and_every_process_its_workers(ses
 
 
 def test_a_request_that_needs_a_device_for_itself_waits_and_is_waited_for(session, folder):
-    request = Load(f"{folder}/slow.py:f", ("float16",))
+    name = f"{folder}/slow.py:f"
+    request = Load(name, ("float16",), facts={name: Recognised(operation="softmax", call="f(x)")})
     with session.on_one_device() as own:
         workers = [own.take(fresh=True) for _ in range(3)]
         alone = [False, True, False]
 
         def ask(worker, is_alone):
-            list(own._devices.run(worker, request, {None: LIMITS}, alone=is_alone))
+            own._devices.run(worker, request, {None: LIMITS}, alone=is_alone)
 
         threads = [threading.Thread(target=ask, args=pair) for pair in zip(workers, alone, strict=True)]
         for thread in threads:
@@ -89,18 +92,6 @@ def test_a_request_that_needs_a_device_for_itself_waits_and_is_waited_for(sessio
     assert len(spans) == 3
     overlaps = sum(later[0] < earlier[1] for i, earlier in enumerate(spans) for later in spans[i + 1 :])
     assert overlaps <= 1, "the first and the last may run side by side, the second with none"
-
-
-def test_a_search_tells_of_its_progress_as_it_comes(session):
-    told = []
-    with session.on_one_device() as own:
-        options = SearchOptions(variant="torch", dtype="float16", columns=4, rows=8, seconds=1.0, shrinks=False)
-        begun = time.monotonic()
-        search(own, options, own.load("torch"), lambda state: told.append((state.rounds, time.monotonic() - begun)))
-    rounds, times = zip(*told, strict=True)
-    assert list(rounds) == sorted(rounds)
-    assert 3 <= len(told) <= 7, "four in a second, and the last"
-    assert times[1] < times[-1] - 0.3
 
 
 def test_workers_that_are_idle_are_ended_but_one_of_each_device(session, folder):

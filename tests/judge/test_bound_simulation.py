@@ -22,6 +22,7 @@ def load_script():
 
 simulation = load_script()
 KERNELS = {kernel.name: kernel for kernel in simulation.KERNELS}
+FORMS = {form.name: form for form in simulation.FORMS}
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -58,6 +59,27 @@ def test_a_worse_kernel_breaks_its_bound(name, fault):
     worse = dataclasses.replace(KERNELS[name], **fault)
     shapes = enumerate(simulation.batches(ROWS))
     assert any(simulation.batch(worse, *shape, (1, number, 0)).exceeding.any() for number, shape in shapes)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_losses_and_backwards_keep_their_bounds_and_use_them(name):
+    worst = simulation.simulate(FORMS[name], ROWS, seed=1)
+    assert worst.rows >= ROWS
+    assert not worst.broken
+    assert simulation.LOOSE < worst.element.share <= 1
+    assert "loose" not in worst.line
+
+
+def of_outputs_too_large(form, x, operands, rng):
+    return FORMS[form.name].compute(form, x, {**operands, "y": operands["y"] * (1 + 2.0**-4)}, rng)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_worse_losses_and_backwards_break_their_bounds(name):
+    is_loss = name.startswith("cross-entropy")
+    fault = {"sum_type": np.float16} if is_loss else {"compute": of_outputs_too_large}
+    worse = dataclasses.replace(FORMS[name], **fault)
+    assert any(worse.batch(family, (64, 256), (1,)).exceeding.any() for family in worse.families)
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(31, 400), (16384, 8)])
@@ -120,6 +142,7 @@ def test_a_row_can_be_computed_again_from_its_seed():
 def test_command_prints_the_table_and_exits_1_on_a_broken_bound(capsys, monkeypatch, tmp_path):
     broken = dataclasses.replace(KERNELS["standard"], exp_ulps=16, name="too many ULPs")
     monkeypatch.setattr(simulation, "KERNELS", (KERNELS["standard"], broken))
+    monkeypatch.setattr(simulation, "FORMS", ())
     file = tmp_path / "table.md"
     assert simulation.main(["--rows", "500", "--seed", "3", "--output", str(file)]) == 1
     printed = capsys.readouterr().out

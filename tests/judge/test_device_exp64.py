@@ -5,7 +5,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from softcheck.judge.device.exp64 import CLAMP, DEGREES, truncation
+from softcheck.judge.device.exp64 import CLAMP, truncation
 
 UNIT_ROUNDOFF = 2.0**-53
 
@@ -25,7 +25,7 @@ def distances():
     return np.concatenate([found, np.zeros(-len(found) % 1024)])
 
 
-@pytest.mark.parametrize("degree", DEGREES)
+@pytest.mark.parametrize("degree", [7, 10])
 def test_relative_error_is_within_the_stated_bound(child, degree):
     d = distances()
     assert np.all(d <= CLAMP)
@@ -42,7 +42,7 @@ def test_relative_error_is_within_the_stated_bound(child, degree):
     assert errors[small].max() > truncation(degree) / 2
 
 
-@pytest.mark.parametrize("degree", DEGREES)
+@pytest.mark.parametrize("degree", [7, 10])
 def test_what_lies_beyond_the_clamp_is_small_and_not_zero(child, degree):
     d = np.concatenate([[CLAMP + 2.0**-12, 745.2, 1e4, 2.0**64, 3e38, np.inf], np.full(1018, 1e300)])
     found = child.submit(device_child.exponentials, d, degree).result()

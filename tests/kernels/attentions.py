@@ -126,6 +126,25 @@ def _with_sinks(scores, sinks, v):
     return (weights.to(v.dtype).float() @ v.float()).to(v.dtype)
 
 
+def _logarithm_with_sink(q, k, sinks, most=math.inf):
+    scores = (q.float() @ k.float().mT) / math.sqrt(q.shape[-1])
+    top = scores.amax(dim=-1, keepdim=True)
+    sink = sinks.float()[None, :, None, None]
+    top = torch.maximum(top, sink) if most == math.inf else top
+    total = torch.exp(scores - top).sum(dim=-1, keepdim=True) + torch.exp((sink - top).clamp(max=most))
+    return (top + total.log())[..., 0]
+
+
+@variant(operation="attention_logsumexp", parameters={**SMALL, "sink": 1.0})
+def logarithms_with_a_sink(q, k, sinks):
+    return _logarithm_with_sink(q, k, sinks)
+
+
+@variant(operation="attention_logsumexp", parameters={**SMALL, "sink": 1.0})
+def logarithms_with_a_clamped_sink(q, k, sinks):
+    return _logarithm_with_sink(q, k, sinks, most=80.0)
+
+
 @variant(operation="attention", parameters={**SMALL, "softcap": 5.0, "sink": 0.5})
 def with_one_sink_for_all(q, k, v, softcap, sinks):
     return capped_with_sinks(q, k, v, softcap, sinks[:1].expand(len(sinks)))

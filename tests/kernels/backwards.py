@@ -12,6 +12,12 @@ def softmax_backward(dy, y):
     return (wide * (dy - (wide * dy).sum(-1, keepdim=True))).to(y.dtype)
 
 
+def with_rounded_products(dy, y):
+    """As torch's CUDA kernel: the products are in the outputs' dtype, and all else in float32."""
+    products = (dy * y).float()
+    return (products - y.float() * products.sum(-1, keepdim=True)).to(y.dtype)
+
+
 def in_another_order(grad_output, output):
     return softmax_backward(grad_output, output)
 

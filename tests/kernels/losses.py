@@ -39,6 +39,44 @@ def square_without_gradient(logits, target, z_loss):
     return F.cross_entropy(logits.float(), target, reduction="none") + z_loss * lse * lse
 
 
+def scaled(logits, target, logit_scale):
+    return F.cross_entropy(logits.float() * logit_scale, target, reduction="none")
+
+
+def scaled_and_capped(logits, target, temperature, softcap):
+    shown = softcap * torch.tanh(logits.float() / temperature / softcap)
+    return F.cross_entropy(shown, target, reduction="none")
+
+
+def scale_without_gradient(logits, target, logit_scale):
+    x = logits.float()
+    return F.cross_entropy(x + (x * logit_scale - x).detach(), target, reduction="none")
+
+
+def of_hidden_states(hidden, weight, target):
+    return F.cross_entropy(hidden.float() @ weight.float().T, target, reduction="none")
+
+
+def of_an_input(lin_weight, _input, labels):
+    return F.cross_entropy(_input.float() @ lin_weight.float().T, labels, reduction="none")
+
+
+def of_tiles_from_a_number(hidden, weight, target):
+    x = hidden.float()
+    top, total = torch.full((len(x),), -100.0), torch.zeros(len(x))
+    for start in range(0, len(weight), 8):
+        logits = x @ weight[start : start + 8].float().T
+        largest = torch.maximum(top, logits.amax(-1))
+        total = total * torch.exp(top - largest) + torch.exp(logits - largest[:, None]).sum(-1)
+        top = largest
+    return top + total.log() - (x * weight[target].float()).sum(-1)
+
+
+def without_the_head_of_the_target(hidden_states, lm_head, target):
+    x = hidden_states.float()
+    return torch.logsumexp(x @ lm_head.float().T, -1) - (x * lm_head[0].float()).sum(-1)
+
+
 def capped(logits, target, softcap):
     return F.cross_entropy(softcap * torch.tanh(logits.float() / softcap), target, reduction="none")
 

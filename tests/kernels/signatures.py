@@ -166,6 +166,10 @@ def over_rows(x):
     return torch.softmax(x, 0)
 
 
+def log_probabilities_over_rows(x):
+    return torch.log_softmax(x, 0)
+
+
 def over_second_of_three(x):
     _, _, _ = x.shape
     return torch.softmax(x, 1)

@@ -133,3 +133,9 @@ def calls_what_does_not_exist(x):
 @torch.compile
 def is_compiled(x):
     return torch.softmax(x.float(), dim=-1).to(x.dtype)
+
+
+def times_itself(x):
+    """Makes an event, as an autotuner of the user's own does."""
+    torch.cuda.Event(enable_timing=True).record()
+    return torch.softmax(x, dim=-1)

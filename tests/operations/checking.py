@@ -38,6 +38,6 @@ def _wrong_gradient(variant, x, fmt):
     shown, grads, logits = (part.detach().double().numpy() for part in (gradient, g, x))
     exact = computed.prove(logits, fmt, "nan")
     errors = computed.gradient.errors(shown, grads, logits, exact, fmt, Arithmetic())
-    kept = slice(None) if computed.undefined is None else ~computed.undefined(logits)
+    kept = slice(None) if computed.undefined is None else ~computed.undefined(logits, fmt)
     is_wrong = np.any(~(errors.errors <= errors.limits)[kept])
     return {"wrong_gradient"} if is_wrong else set()

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -237,6 +238,85 @@ def test_the_logarithm_of_a_query_that_sees_no_key_is_the_sink(base):
         assert (broken.kind, broken.count) == ("ulp_exceeds_bound", 10)
 
 
+@pytest.mark.parametrize(("word", "promised"), [(None, -np.inf), ("-inf", -np.inf), ("inf", np.inf), ("zero", 0.0)])
+@pytest.mark.parametrize("judged", [judge, judge_tensors])
+def test_the_logarithm_of_a_query_that_sees_no_key_may_be_declared(judged, word, promised):
+    fmt, x = FORMATS["float32"], logits(3, 5)
+    x[1] = -torch.inf
+    given = {"no_keys": word} if word else {}
+    found = operation("attention_logsumexp", {"head_dim": 16.0, "masked": 1.0, **given})
+    y = found.yardstick(x)
+    without = y == -torch.inf
+    assert without[1].all()
+    assert not without.all()
+    for instead in (-np.inf, np.inf, 0.0, np.nan, 1.5):
+        output = y.masked_fill(without, instead)
+        inputs, outputs = (
+            (x, output) if judged is judge_tensors else (encode(part.double().numpy(), fmt) for part in (x, output))
+        )
+        measured = judged(inputs, outputs, fmt, operation=found)
+        assert sum(each.count for each in measured.violations) == (0 if instead == promised else int(without.sum()))
+
+
+@pytest.mark.parametrize("given", [{"no_keys": 0.0}, {"no_keys": "nan"}, {"no_keys": "zero", "sink": 1.0}])
+def test_other_logarithms_of_no_keys_are_refused(given):
+    with pytest.raises(UsageError, match="no_keys"):
+        operation("attention_logsumexp", given)
+
+
+def in_many_digits(x, known):
+    """The scores' log-sum-exp with the sink, [rows * queries, 1], and the answers, [rows, queries * dimension]."""
+    q, k, v = (part.double().tolist() for part in known.operands(x))
+    logarithms, answers = [], []
+    with mpmath.workdps(80):
+        for row, queries in enumerate(q):
+            for query in queries:
+                scores = [mpmath.fdot(query, key) * mpmath.mpf(known.scale) for key in k[row]]
+                weights = [mpmath.exp(score) for score in scores]
+                total = mpmath.fsum(weights) + mpmath.exp(known.sink)
+                logarithms.append(float(mpmath.log(total)))
+                answers += [float(mpmath.fdot(weights, column) / total) for column in zip(*v[row], strict=True)]
+    return np.reshape(logarithms, (len(x), -1)), np.reshape(answers, (len(x), -1))
+
+
+@pytest.mark.parametrize("far", [699.0, 701.0, 2000.0, 1e30])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("name", ["attention", "attention_logsumexp"])
+def test_far_sinks_are_judged_by_their_own_answer(name, sign, far):
+    fmt, x = FORMATS["float32"], logits(2, 5)
+    found = operation(name, {"head_dim": 16.0, "sink": sign * far})
+    right = in_many_digits(x, found.arguments.make.__self__)[name == "attention"]
+    # What float32 can't tell from the answer of a kernel that leaves the sink out, or clamps it, has no slip to find.
+    wrong = right + 1e-3 * np.maximum(np.abs(right), 1.0)
+    for judged in (judge, judge_tensors):
+        inputs = x if judged is judge_tensors else encode(x.double().numpy(), fmt)
+        for output, is_right in ((right, True), (wrong, False)):
+            given = torch.from_numpy(output).float() if judged is judge_tensors else encode(output, fmt)
+            measured = judged(inputs, given, fmt, operation=found)
+            assert bool(measured.violations) != is_right, measured
+            assert not is_right or measured.max_ulp.value <= 0.5 + 1e-3
+
+
+@pytest.mark.parametrize("judged", [judge, judge_tensors])
+def test_a_sink_far_above_all_scores_is_the_logarithm(judged):
+    """A kernel must take such a sink from the scores: its exponential less the largest score overflows. So its errors are those of the sink."""
+    fmt, x = FORMATS["float32"], torch.full((1, 3), -2000.0)
+    found = operation("attention_logsumexp", {"head_dim": 16.0, "sink": 1.0})
+    for output, is_right in ((1.0, True), (1.0 + 1e-5, False), (-1299.0, False)):
+        y = torch.full(found.output_shape(1, 3), output)
+        if judged is judge:
+            measured = judge(encode(x.double().numpy(), fmt), encode(y.double().numpy(), fmt), fmt, operation=found)
+        else:
+            measured = judge_tensors(x, y, fmt, operation=found)
+        assert bool(measured.violations) != is_right
+
+
+@pytest.mark.parametrize("sink", [np.nan, np.inf, 1e39])
+def test_a_sink_that_float32_does_not_hold_is_refused(sink):
+    with pytest.raises(UsageError, match="sink is"):
+        operation("attention", {"sink": sink})
+
+
 def test_factors_in_tf32_are_found_and_may_be_declared():
     fmt = FORMATS["float32"]
     x = logits(4, 40).numpy().astype(np.float64)
@@ -291,21 +371,25 @@ def test_variants_of_one_run_are_judged_by_their_own_parameters():
     assert [reply.measurement.violations for reply in replies if isinstance(reply, Measured)] == [(), (), ()]
 
 
-@pytest.mark.parametrize("function", ["logarithms", "logarithms_of_base_two"])
+@pytest.mark.parametrize("function", ["logarithms", "logarithms_of_base_two", "logarithms_with_a_sink"])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_right_logarithms_keep_their_bound(function, dtype):
-    kinds, share, call = run(function, ("ties", "padding", "special", "normal"), dtype)
+    kinds, share, call = run(function, ("ties", "padding", "special", "normal", "far-sinks"), dtype)
     assert not kinds
     assert 0 < share <= 1
-    assert call.endswith("[1]")
+    assert call.endswith("[1]") == (function != "logarithms_with_a_sink")
 
 
 @pytest.mark.parametrize(
     ("function", "kind"),
-    [("logarithms_of_another_base", "ulp_exceeds_bound"), ("infinite_without_keys", "inf_mismatch")],
+    [
+        ("logarithms_of_another_base", "ulp_exceeds_bound"),
+        ("infinite_without_keys", "inf_mismatch"),
+        ("logarithms_with_a_clamped_sink", "ulp_exceeds_bound"),
+    ],
 )
 def test_wrong_logarithms_are_found(function, kind):
-    assert kind in run(function, ("ties", "special", "padding"), "float32")[0]
+    assert kind in run(function, ("ties", "special", "padding", "far-sinks"), "float32")[0]
 
 
 def test_a_base_is_e_or_two():

@@ -123,7 +123,8 @@ def test_a_function_is_judged_as_the_operation_that_is_given(tmp_path):
     module.write_text("import torch\n\ndef f(x):\n    return torch.log_softmax(x, -1)\n")
     arguments = [f"{module}:f", "--dtype", "float32", "--family", "normal", "--device", "interpreter"]
     assert CliRunner().invoke(cli, ["report", "--operation", "log_softmax", *arguments]).exit_code == 0
-    assert CliRunner().invoke(cli, ["report", *arguments]).exit_code == 1
+    assert CliRunner().invoke(cli, ["report", "--operation", "softmax", *arguments]).exit_code == 1
+    assert CliRunner().invoke(cli, ["report", *arguments]).exit_code == 0
     unknown = CliRunner().invoke(cli, ["report", "--operation", "logsoftmax", *arguments])
     assert isinstance(unknown.exception, UsageError)
     assert "did you mean 'log_softmax'" in str(unknown.exception)
@@ -163,13 +164,3 @@ def test_the_unit_of_errors_is_told_below_every_table():
         assert told in done.output
     softmax = CliRunner().invoke(cli, ["report", "torch", *reported[2:], "--device", "interpreter"])
     assert told not in softmax.output
-
-
-def test_a_name_of_another_operation_is_noted_where_its_variant_fails(tmp_path):
-    module = tmp_path / "mine.py"
-    module.write_text("import torch\n\ndef LogSoftmax_forward(x):\n    return torch.log_softmax(x, -1)\n")
-    arguments = ["report", f"{module}:LogSoftmax_forward", "--dtype", "float32", "--family", "normal"]
-    done = CliRunner().invoke(cli, [*arguments, "--device", "interpreter"])
-    assert "was judged as softmax; if it computes log_softmax, add --operation log_softmax" in done.output
-    right = CliRunner().invoke(cli, [*arguments, "--operation", "log_softmax", "--device", "interpreter"])
-    assert (right.exit_code, "was judged as" in right.output) == (0, False)

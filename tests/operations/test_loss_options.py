@@ -10,12 +10,13 @@ import torch
 from checking import kinds_found
 from click.testing import CliRunner
 
-from oracles.formats import BFLOAT16, FLOAT32, encode
+from oracles.formats import BFLOAT16, FLOAT32, FORMATS, encode
 from softcheck.calling.call import call, place, returned_wrongly, to_bits
 from softcheck.cases.case import PACKED
 from softcheck.cli.main import cli
 from softcheck.errors import UsageError
 from softcheck.judge.judge import judge
+from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.reduction import batch_of
 from softcheck.operations.registry import operation
 from softcheck.operations.targets import Targets
@@ -37,6 +38,7 @@ OPTIONS = {
     "label_smoothing": (None, 0.1),
     "weight": (None, 1.0),
     "z_loss": (None, 1e-2),
+    "scale": (None, 0.7),
     "softcap": (None, 8.0),
     "reduction": (None, "mean", "sum"),
 }
@@ -60,6 +62,7 @@ def exact_answer(row, given):
     parts, width = batch_of(len(row)) if "reduction" in given else (1, len(row))
     weights = of_columns_in_float64(width) if "weight" in given else np.ones(width)
     s, z, c = (mpmath.mpf(given.get(name, 0.0)) for name in ("label_smoothing", "z_loss", "softcap"))
+    factor = mpmath.mpf(given.get("scale", 1.0))
     targets = Targets(given.get("ignore_index"), given.get("invalid_target", ""))
     losses, squares, weighing, count = mpmath.mpf(0), mpmath.mpf(0), mpmath.mpf(0), 0
     for one in row.reshape(parts, width):
@@ -68,7 +71,8 @@ def exact_answer(row, given):
             if given.get("invalid_target") == "nan":
                 return None
             continue
-        x = [c * mpmath.tanh(mpmath.mpf(v) / c) if c else mpmath.mpf(v) for v in one]
+        x = [factor * mpmath.mpf(v) for v in one]
+        x = [c * mpmath.tanh(v / c) if c else v for v in x]
         top = max(x)
         lse = top + mpmath.log(mpmath.fsum(mpmath.exp(v - top) for v in x))
         losses += (1 - s) * mpmath.mpf(weights[t]) * (lse - x[t]) if not mpmath.isinf(x[t]) else mpmath.inf
@@ -88,7 +92,7 @@ def in_float32(values, given):
     targets = Targets(given.get("ignore_index"), given.get("invalid_target", "")).of_values(rows)
     left_out = (targets < 0) | (targets >= width) | (targets == given.get("ignore_index", -1))
     one = np.float32
-    x = rows.astype(one)
+    x = rows.astype(one) * one(given.get("scale", 1.0))
     if "softcap" in given:
         cap = one(given["softcap"])
         x = cap * np.tanh(x * (one(1) / cap))
@@ -123,7 +127,7 @@ def test_every_combination_of_options():
     for turn, given in enumerate(COMBINATIONS):
         computed = operation("cross_entropy", given)
         some = values[turn % 16 :: 16]
-        undefined = np.zeros(len(some), dtype=bool) if computed.undefined is None else computed.undefined(some)
+        undefined = np.zeros(len(some), dtype=bool) if computed.undefined is None else computed.undefined(some, FLOAT32)
         answers = (computed.answer(some, FLOAT32, "nan"), computed.prove(some, FLOAT32, "nan"))
         for row in np.flatnonzero(~undefined):
             with mpmath.workdps(40):
@@ -166,7 +170,7 @@ def test_the_arb_oracle_knows_more_digits():
     values = telling_rows()
     computed = operation("cross_entropy", {"weight": 1.0, "z_loss": 1e-2, "softcap": 8.0, "label_smoothing": 0.1})
     rough, proven = computed.answer(values, FLOAT32, "nan"), computed.prove(values, FLOAT32, "nan")
-    seen = ~computed.undefined(values)
+    seen = ~computed.undefined(values, FLOAT32)
     assert proven.relative_error[seen].max() < 1e-30
     assert rough.relative_error[seen].min() > 1e-17
 
@@ -176,6 +180,7 @@ def test_the_arb_oracle_knows_more_digits():
     [
         ({"z_loss": -1.0}, "from 0 to 1"),
         ({"softcap": -30.0}, "above 0"),
+        ({"scale": 0.0}, "above 0"),
         ({"softcap": INF}, "above 0"),
         ({"weight": 0.5}, "expected 1"),
         ({"reduction": "avg"}, "mean"),
@@ -219,6 +224,8 @@ def found(name, declared, dtype="float32"):
         ("weighted_in_float32", "weight=1,label_smoothing=0.1"),
         ("with_square", "z_loss=1e-3"),
         ("capped", "softcap=20"),
+        ("scaled", "scale=0.7"),
+        ("scaled_and_capped", "scale=0.7,softcap=20"),
         ("of_a_matrix", "reduction=mean,ignore_index=-100"),
         ("of_a_matrix", "reduction=sum"),
         ("weighted_mean", "reduction=mean,weight=1"),
@@ -242,6 +249,7 @@ def test_right_functions_pass(name, declared, dtype):
         ("square_without_gradient", "z_loss=1e-2", "wrong_gradient"),
         ("capped_by_exponentials", "softcap=20", "nan_mismatch"),
         ("cap_without_gradient", "softcap=20", "wrong_gradient"),
+        ("scale_without_gradient", "scale=0.7", "wrong_gradient"),
         ("mean_over_ignored_rows_too", "reduction=mean,ignore_index=-100", "ulp_exceeds_bound"),
         ("mean_by_number", "reduction=mean,weight=1", "ulp_exceeds_bound"),
         ("reads_no_column", "invalid_target=nan", "nan_mismatch"),
@@ -254,6 +262,34 @@ def test_wrong_functions_are_found(name, declared, kind):
     assert kind in found(name, declared)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("of_hidden_states", set()),
+        ("of_an_input", set()),
+        ("of_tiles_from_a_number", {"inf_mismatch"}),
+        ("without_the_head_of_the_target", {"ulp_exceeds_bound"}),
+    ],
+)
+def test_a_loss_of_hidden_states_is_judged_with_an_identity_head(name, kinds, dtype):
+    spec = f"{KERNELS}:{name}@operation=cross_entropy"
+    variant = load(spec)
+    assert variant.operation.parameters["head"] == 1.0
+    assert variant.operation.most_columns == 1024
+    matrices = [telling_rows(), np.full((3, COLUMNS), -300.0)]
+    assert {kind for kind in kinds_found(spec, matrices, dtype) if kind != "wrong_gradient"} == kinds
+
+
+def test_rows_with_infinities_are_not_judged_behind_a_head():
+    values = np.zeros((2, 4))
+    values[0, 1] = -INF
+    behind, plain = operation("cross_entropy", {"head": 1.0}), operation("cross_entropy")
+    assert behind.undefined(values, FLOAT32).tolist() == [True, False]
+    assert behind.on_device(torch.from_numpy(values), FLOAT32, None).undefined.tolist() == [True, False]
+    assert plain.undefined is None
+
+
 @pytest.mark.parametrize(
     ("name", "declared", "code"),
     [
@@ -264,7 +300,7 @@ def test_wrong_functions_are_found(name, declared, kind):
 )
 def test_reports(name, declared, code):
     spec = f"{KERNELS}:{name}@operation=cross_entropy,{declared}"
-    chosen = ["--dtype", "float32", "--device", "interpreter", "--family", "ties", "--probe", "layouts"]
+    chosen = ["--dtype", "float32", "--device", "interpreter", "--family", "ties", "--probe", "empties"]
     done = CliRunner().invoke(cli, ["report", "--variant", spec, *chosen])
     assert done.exit_code == code, done.output
 
@@ -297,3 +333,22 @@ def test_a_mean_without_its_declaration_is_told_how_to_declare_it():
     found = returned_wrongly(torch.zeros(()), x, losses)
     assert found.message.endswith("declare it: --declare reduction=mean")
     assert "declare" not in returned_wrongly(torch.zeros(2), x, losses).message
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("grad", [1.0, 0.01])
+def test_the_gradient_of_a_smoothed_loss_that_torch_makes_keeps_its_bound(dtype, grad):
+    """Torch rounds each column's gradient, s g / n, to the format: in float16 it may lose half a subnormal, or be 0, and their sum with it."""
+    smoothed, fmt = operation("cross_entropy", {"label_smoothing": 0.1}), FORMATS[dtype]
+    x = torch.zeros(2, 5000, dtype=getattr(torch, dtype))
+    x[0, 3], x[1] = 12.0, torch.linspace(-3, 3, 5000)
+    target = smoothed.arguments.make(x, frozenset({"target"}))["target"]
+    x.requires_grad_()
+    loss = torch.nn.functional.cross_entropy(x, target, label_smoothing=0.1, reduction="none")
+    grads = torch.full_like(loss, grad)
+    (found,) = torch.autograd.grad(loss, x, grads)
+    logits, grads = x.detach().double().numpy(), grads.double().numpy()[:, None]
+    exact = smoothed.prove(logits, fmt, "nan")
+    for factor in (1.0, 1.05):
+        errors = smoothed.gradient.errors(factor * found.double().numpy(), grads, logits, exact, fmt, Arithmetic())
+        assert (errors.errors <= errors.limits).all() == (factor == 1.0)

@@ -38,7 +38,7 @@ def row_of(function, families=("normal", "padding", "special", "one-column", "em
         replies = server.answer(RunCase(case, takers, first_rows=4)) if takers else ()
         results += [CaseMeasurement(name, case, r.measurement, 0.0) for r in replies if isinstance(r, Measured)]
     for probe in probes:
-        replies = server.answer(RunProbe(name, probe, DTYPE, quick=True, seed=0))
+        replies = server.answer(RunProbe(name, probe, DTYPE, effort="quick", seed=0))
         task = ProbeTask(variant=name, dtype=DTYPE, probe=probe)
         (conclusion,) = (reply.conclusion for reply in replies if isinstance(reply, Probed))
         probed.append(ProbeResult(task=task, labels=(), conclusion=conclusion, abandoned=0, seconds=0.0))

@@ -58,7 +58,7 @@ def test_an_answer_of_another_shape_is_named():
 )
 def test_probes_pass_a_right_function(probe):
     server = Server(torch.device("cpu"))
-    replies = server.answer(RunProbe(f"{KERNELS}:right", probe, DTYPE, quick=True, seed=0))
+    replies = server.answer(RunProbe(f"{KERNELS}:right", probe, DTYPE, effort="quick", seed=0))
     (conclusion,) = (reply.conclusion for reply in replies if isinstance(reply, Probed))
     assert conclusion.trials
     assert not conclusion.findings

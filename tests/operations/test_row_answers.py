@@ -129,7 +129,7 @@ def test_an_infinite_logit_makes_a_loss_infinite_or_no_number(given):
     infinite = np.isposinf(due) & np.isposinf(values).any(axis=1, keepdims=True)
     assert infinite.any() == ("label_smoothing" not in given)
     bits = encode(values, FLOAT32)
-    demanded = np.ones(len(values), dtype=bool) if computed.undefined is None else ~computed.undefined(values)
+    demanded = np.ones(len(values), dtype=bool) if computed.undefined is None else ~computed.undefined(values, FLOAT32)
     bits, due, infinite = bits[demanded], due[demanded], infinite[demanded]
     for instead, is_right in ((INF, True), (NAN, True), (0.0, not infinite.any()), (-INF, not infinite.any())):
         output = encode(np.where(infinite, instead, due), FLOAT32)

@@ -220,7 +220,7 @@ def test_calls_are_shown():
 )
 def test_reports(name, declared, code):
     spec = f"{KERNELS}:{name}@{declared}"
-    chosen = ["--dtype", "float32", "--device", "interpreter", "--family", "ties", "--probe", "layouts"]
+    chosen = ["--dtype", "float32", "--device", "interpreter", "--family", "ties", "--probe", "empties"]
     done = CliRunner().invoke(cli, ["report", "--variant", spec, *chosen])
     assert done.exit_code == code, done.output
 
@@ -233,7 +233,7 @@ def test_each_variant_of_a_report_is_judged_by_its_own_parameters():
         "capped@softcap=8",
     )
     variants = [word for name in names for word in ("--variant", f"{KERNELS}:{name}")]
-    chosen = ["--dtype", "float32", "--device", "interpreter", "--family", "ties", "--probe", "layouts"]
+    chosen = ["--dtype", "float32", "--device", "interpreter", "--family", "ties", "--probe", "empties"]
     done = CliRunner().invoke(cli, ["report", *variants, *chosen])
     assert done.exit_code == 0, done.output
 

@@ -17,6 +17,7 @@ def heads(seed=0, *, size=1.0, **parameters):
 
 
 BIAS = np.random.default_rng(9).normal(size=(2, 5, 9)) * 8.0
+FAR = (699.0, 701.0, 2000.0, 1e30)
 HEADS = [
     heads(),
     heads(1, size=1000.0),
@@ -27,11 +28,15 @@ HEADS = [
     replace(heads(8, softcap=2.5, sink=1.5), bias=BIAS),
     replace(heads(5), q=np.eye(5, 8)[None].repeat(2, axis=0)),
     replace(heads(6), v=np.zeros((2, 9, 8))),
+    *(heads(10, sink=sign * far) for far in FAR for sign in (1, -1)),
+    heads(11, sink=1.0, size=-2000.0),
+    heads(12, sink=1e30, size=1e30),
+    replace(heads(13, sink=800.0), bias=BIAS * 100),
 ]
 
 
 def values(reference):
-    return reference.high, reference.low, reference.relative_error * np.abs(reference.high)
+    return reference.high, reference.low, reference.relative_error * np.abs(reference.high) + reference.absolute_error
 
 
 @pytest.mark.parametrize("given", HEADS)
@@ -58,6 +63,14 @@ def test_arb_agrees_with_a_sum_in_many_digits(given):
 
 def in_many_digits(given, head, query):
     with mpmath.workdps(60):
+        total, weights = sum_in_many_digits(given, head, query)
+        return [
+            mpmath.fdot(zip(weights, given.v[head, : len(weights), d].tolist(), strict=True)) / total for d in range(8)
+        ]
+
+
+def sum_in_many_digits(given, head, query):
+    with mpmath.workdps(100):
         numbers = [[mpmath.mpf(x) for x in row] for row in given.k[head]]
         scores = []
         for key in np.flatnonzero(given.visible[head, query]):
@@ -65,10 +78,7 @@ def in_many_digits(given, head, query):
             score = given.softcap * mpmath.tanh(score / given.softcap) if given.softcap else score
             scores.append(score if given.bias is None else score + given.bias[head, query, key])
         weights = [mpmath.exp(score) for score in scores]
-        total = mpmath.fsum(weights) + (mpmath.exp(given.sink) if np.isfinite(given.sink) else 0)
-        return [
-            mpmath.fdot(zip(weights, given.v[head, : len(weights), d].tolist(), strict=True)) / total for d in range(8)
-        ]
+        return mpmath.fsum(weights) + (mpmath.exp(given.sink) if np.isfinite(given.sink) else 0), weights
 
 
 def test_a_query_that_sees_nothing_gives_zero():
@@ -82,13 +92,50 @@ def test_logarithms_in_float64_are_within_their_own_error_of_arb(given):
     (high, _, off), (proven, low, _) = values(logsumexp(given)), values(logsumexp_ball(given))
     assert (np.abs((high - proven) - low) <= off * 1.01).all()
     with mpmath.workdps(60):
-        scores = [
-            mpmath.fdot(zip(given.q[1, 4].tolist(), k, strict=True)) * mpmath.mpf(given.scale)
-            for k in given.k[1].tolist()
-        ]
-        if given.softcap:
-            scores = [given.softcap * mpmath.tanh(score / given.softcap) for score in scores]
-        if given.bias is not None:
-            scores = [score + number for score, number in zip(scores, given.bias[1, 4].tolist(), strict=True)]
-        total = mpmath.fsum(map(mpmath.exp, scores)) + (mpmath.exp(given.sink) if np.isfinite(given.sink) else 0)
-        assert abs(mpmath.mpf(proven[-1, 0]) + mpmath.mpf(low[-1, 0]) - mpmath.log(total)) < 1e-25
+        total = sum_in_many_digits(given, 1, 4)[0]
+        due = mpmath.log(total)
+        assert abs(mpmath.mpf(proven[-1, 0]) + mpmath.mpf(low[-1, 0]) - due) <= 1e-25 * max(1, abs(due))
+
+
+@pytest.mark.parametrize("far", FAR)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_far_sink_leaves_small_errors(far, sign):
+    found = logsumexp(heads(10, sink=sign * far))
+    assert (found.relative_error < 2.0**-40).all()
+    _, _, off = values(attention(heads(10, sink=sign * far)))
+    assert (off < 2.0**-40).all()
+
+
+def test_a_sink_far_above_all_scores_is_the_logarithm():
+    given = heads(1, sink=1.0, size=-2000.0)
+    given = replace(given, q=np.full_like(given.q, -1000.0), k=np.abs(given.k) + 1.0)
+    assert (logsumexp(given).high == 1.0).all()
+
+
+@pytest.mark.parametrize("size", [1.0, 300.0, 3000.0])
+@pytest.mark.parametrize("sink", [-np.inf, 0.0, 800.0])
+def test_changed_exponents_change_weights_and_sums_by_no_more(size, sink):
+    """Errors of exponents of any size, where float64 holds neither e^-d nor e^E."""
+    rng = np.random.default_rng(int(size))
+    given = heads(20, size=size, sink=sink)
+    errors = np.abs(rng.normal(size=given.scores.shape)) * rng.choice([1e-6, 1.0, 150.0, 900.0], given.scores.shape)
+    errors = np.where(given.visible, errors, 0.0)
+    growth = given.growth(errors, np.zeros((2, 5, 1)))
+    allowed = given.grown(errors + growth)
+    with mpmath.workdps(400):
+        for head, query in np.ndindex(2, 5):
+            seen = np.flatnonzero(given.visible[head, query])
+            scores = [mpmath.mpf(x) for x in given.scores[head, query, seen]]
+            before = _softmax(scores, sink)
+            for signs in (np.ones(len(seen)), -np.ones(len(seen)), rng.choice([-1, 1], len(seen))):
+                changes = errors[head, query, seen] * signs
+                after = _softmax([score + change for score, change in zip(scores, changes, strict=True)], sink)
+                assert abs(after[1] - before[1]) <= growth[head, query, 0] + 1e-9
+                for key, old, new in zip(seen, before[0], after[0], strict=True):
+                    assert abs(new - old) <= allowed[head, query, key] * (1 + 1e-9) + 1e-300
+
+
+def _softmax(scores, sink):
+    weights = [mpmath.exp(score) for score in scores]
+    total = mpmath.fsum(weights) + (mpmath.exp(sink) if np.isfinite(sink) else 0)
+    return [weight / total for weight in weights], mpmath.log(total)

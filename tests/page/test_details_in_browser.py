@@ -28,7 +28,7 @@ def test_a_link_to_a_folded_finding_opens_it(opened):
     tab = opened(render(report, "html"), f"#finding-{folded.id}")
     line = tab.locator(f"#finding-{folded.id}")
     assert line.is_visible()
-    assert "5 of 9 widths tried" in line.inner_text()
+    assert f"{folded.kind} in 1 trial\n\n{folded.message}\n" in line.inner_text()
     others = tab.locator(".finding details:not([open])")
     assert others.count() > 0
 

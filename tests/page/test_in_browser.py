@@ -32,7 +32,7 @@ def test_axe_finds_no_violation(opened, name, scheme):
     assert found.violations_count == 0, found.generate_report()
 
 
-@pytest.mark.parametrize("name", ["searched", "all pairs", "long sweep", "with a baseline"])
+@pytest.mark.parametrize("name", ["all pairs", "long sweep", "with a baseline"])
 def test_large_pages_load(opened, name):
     tab = opened(PAGES[name]())
     assert tab.locator("section:visible").count() > 1

@@ -10,7 +10,7 @@ from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import FindingKind
 from softcheck.operations.registry import OPERATIONS
-from softcheck.probes.registry import PROBES
+from softcheck.probes.registry import described
 
 FOLDER = Path(__file__).parent
 PROBE_PREFIX = "probe/"
@@ -154,7 +154,7 @@ def read(path: Path) -> Planted:
         backends=constants["BACKENDS"],
     )
     unknown = [*(set(planted.dtypes) - set(FORMATS)), *(set(planted.backends) - {"interpreter", "cuda"})]
-    unknown += [name for name in planted.probes if name not in PROBES]
+    unknown += [name for name in planted.probes if name not in described()]
     if unknown:
         raise ValueError(f"{path}: unknown {unknown}; expected dtypes, backends and probes that exist")
     return planted

@@ -11,7 +11,7 @@ from softcheck.run.protocol import ProbePlanned, RunProbe, TrialDone
 from softcheck.run.session import Session
 from softcheck.run.size_limits import size_limits
 
-LONG = frozenset({"regimes", "shapes", "volume", "histories", "gradients"})
+LONG = frozenset({"meetings", "regimes", "shapes", "volume", "histories", "gradients"})
 """Probes whose trials take as long as they may: the first that shows a bug ends them here."""
 
 
@@ -38,13 +38,15 @@ def _kinds_of_one_trial(session: Session, planted: Planted, dtype: str, probe: s
     worker = session.take()
     labels: Sequence[str] = ()
     try:
-        for reply in worker.ask(RunProbe(planted.spec, probe, dtype, quick=False, seed=0, only=()), session.seconds):
+        for reply in worker.ask(
+            RunProbe(planted.spec, probe, dtype, effort="normal", seed=0, only=()), session.seconds
+        ):
             if isinstance(reply, ProbePlanned):
                 labels = reply.labels
         assert not trial or trial in labels, f"{planted.name}: {probe} has the trials {labels}"
         in_turn = [*range(1, len(labels)), 0][: len(labels)]
         for number in sorted(in_turn, key=lambda n: labels[n] != trial):
-            request = RunProbe(planted.spec, probe, dtype, quick=False, seed=0, only=(number,))
+            request = RunProbe(planted.spec, probe, dtype, effort="normal", seed=0, only=(number,))
             for reply in worker.ask(request, session.seconds):
                 if isinstance(reply, TrialDone):
                     kinds = {str(violation.kind) for violation in reply.outcome.violations}
@@ -74,7 +76,7 @@ def accusations(
         found += [f"{case.id}: {v.kind}: {v.message}" for v in result.measurement.violations]
     for probe in probes:
         probed = run_probe(
-            session, ProbeTask(variant=planted.spec, dtype=dtype, probe=probe, quick=True, time_share=0.3)
+            session, ProbeTask(variant=planted.spec, dtype=dtype, probe=probe, effort="quick", time_share=0.3)
         )
         assert probed is not None
         found += [

@@ -448,8 +448,8 @@ def test_one_bug_fails_one_test_with_its_cause_and_the_others_point_to_it(pytest
     )
     result = pytester.runpytest_inprocess("-p", "no:xdist", "--softcheck-device=interpreter", "-rx")
     result.assert_outcomes(failed=1, xfailed=2)
-    cause = "wrong at every width that is no power of two: lanes beyond the row enter the sum"
+    cause = "the sums are those with a logit of 0 in each lane beyond the row, up to a power of two"
     result.stdout.fnmatch_lines(
-        [f"  {cause}", "    mend: *other=-float*", "*--case *", f"*failed of the same cause: {cause}"]
+        [f"  {cause}", "    fix: *other=-float*", "*--case *", f"*failed of the same cause: {cause}"]
     )
     assert len(result.outlines) <= 40

@@ -5,8 +5,8 @@
 import torch
 
 
-def loss(logits, target, ignore_index=-100, label_smoothing=0.0, reduction="none", softcap=None):
-    x = logits.double()
+def loss(logits, target, ignore_index=-100, label_smoothing=0.0, reduction="none", softcap=None, logit_scale=1.0):
+    x = logits.double() * logit_scale
     x = x if softcap is None else softcap * torch.tanh(x / softcap)
     found = torch.nn.functional.cross_entropy(
         x, target, ignore_index=ignore_index, label_smoothing=label_smoothing, reduction="none"
@@ -38,6 +38,16 @@ def gradient_without_the_smoothing(logits, target, label_smoothing=0.0):
     plain = loss(logits, target)
     smoothed = loss(logits.detach(), target, label_smoothing=label_smoothing)
     return plain + (smoothed - plain.detach())
+
+
+def target_without_the_scale(logits, target, logits_scale_factor=1.0):
+    x = logits.double()
+    picked = x.gather(1, target[:, None])[:, 0]
+    return ((x * logits_scale_factor).logsumexp(-1) - picked).to(logits.dtype)
+
+
+def scale_of_the_loss(logits, target, scale=1.0):
+    return loss(logits, target) * scale
 
 
 def twice_the_squared_logarithm(logits, target, z_loss=0.0):

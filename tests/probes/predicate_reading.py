@@ -43,10 +43,11 @@ def shapes_that(words, tried, failing):
         return {shape for shape in tried if shape.rows == shape.columns}
     if words.startswith("not ("):
         return set(tried) - shapes_that(words[5:-1], tried, set(tried) - set(failing))
+    if words.startswith("shapes of no one class"):
+        return set(failing)
     if words.startswith("rows x columns = "):
-        listed, _, more = words.removeprefix("rows x columns = ").partition(" and ")
-        named = {shape for shape in tried if str(shape) in listed.split(", ")}
-        return named | (set(failing) if more else set())
+        listed = words.removeprefix("rows x columns = ").split(", ")
+        return {shape for shape in tried if str(shape) in listed}
     return {shape for shape in tried if all(_holds(part, shape, failing) for part in _parts(words))}
 
 

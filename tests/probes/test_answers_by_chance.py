@@ -14,5 +14,5 @@ def test_chance_is_no_cause(probe):
     def one_of_two(x):
         return torch.softmax(x, dim=-1) * (1 + 2**-22 * chance.randrange(2))
 
-    found = [kinds(conclusion(probe, one_of_two, quick=True, seed=seed)) for seed in range(12)]
+    found = [kinds(conclusion(probe, one_of_two, effort="quick", seed=seed)) for seed in range(12)]
     assert set().union(*found) == set()

@@ -104,6 +104,10 @@ def test_weights_that_are_rounded_before_they_meet_the_values_are_attention_s_ow
     found = concluded(variant, Setting(declaration=variant.declaration, dtype="bfloat16", backend="interpreter"))
     assert (found.findings, found.skipped) == ((), ())
     assert found.arithmetic.shown.intermediate == "float32"
+    # Scores are scaled: the bound of attention has the roundings.
+    assert found.arithmetic.observed.scaled_logits
+    assert found.arithmetic.leaves_contract is None
+    assert not any("scales" in text for text in found.arithmetic.weaknesses)
 
 
 @pytest.mark.parametrize("name", ["library", "torch"])

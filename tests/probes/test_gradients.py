@@ -7,6 +7,7 @@ import torch
 from probe_helpers import conclusion, kinds
 
 from softcheck import variant
+from softcheck.errors import UninterpretableError
 
 
 class OfTwoForwards(torch.autograd.Function):
@@ -199,6 +200,79 @@ def test_gradients_that_are_promised_must_be_there(function, kind, words):
     assert words in shown.violation.message
     unasked = conclusion("gradients", declared(function, backward=None))
     assert unasked.findings == ()
+
+
+def lacks_a_block(_ctx, grad):
+    return torch.softmax(grad)
+
+
+def gives_none(_ctx, _grad):
+    return None
+
+
+def keeps(ctx, x):
+    y = torch.softmax(x, dim=-1)
+    ctx.save_for_backward(y)
+    return y
+
+
+@pytest.mark.parametrize(
+    ("backward", "kind", "words"),
+    [
+        (lacks_a_block, "raised", "the backward raises TypeError: softmax() missing 1 required"),
+        (gives_none, "wrong_gradient", "the output carries a gradient, and the backward gives the input none"),
+    ],
+)
+def test_a_backward_that_cannot_run_is_a_finding_though_nothing_is_promised(backward, kind, words):
+    found = conclusion("gradients", by_hand(keeps, backward)).findings
+    assert {str(shown.violation.kind) for shown in found} == {kind}
+    assert words in found[0].violation.message
+    assert conclusion("gradients", declared(by_hand(keeps, backward), backward=False)).findings == ()
+
+
+@torch.library.custom_op("softcheck_gradients::softmax", mutates_args=())
+def without_formula(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x, dim=-1)
+
+
+class Detached(torch.nn.Module):
+    __name__ = "Detached"
+
+    def __init__(self):
+        super().__init__()
+        self.zero = torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        return torch.softmax(x.detach(), dim=-1) + self.zero.to(x.dtype)
+
+
+@pytest.mark.parametrize("function", [WithoutBackward.apply, lambda x: without_formula(x), Detached()])  # noqa: PLW0108
+def test_a_function_that_says_that_it_has_no_backward_is_left_alone_with_a_note(function):
+    found = conclusion("gradients", declared(function, backward=None))
+    assert found.findings == ()
+    assert any(reason.startswith("gradients: ") for reason in found.skipped)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+def test_a_compiled_backward_that_can_be_called_once_is_no_finding():
+    def softmax(x):
+        exponentials = (x - x.amax(dim=-1, keepdim=True)).exp()
+        return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+    function = torch.compile(softmax, fullgraph=True, dynamic=True, backend="aot_eager")
+    found = conclusion("gradients", declared(function, backward=None))
+    assert found.findings == ()
+    assert any("can be called only once for a forward" in reason for reason in found.skipped)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there to be asked")
+def test_a_backward_that_needs_a_gpu_is_no_finding():
+    def times_itself(_ctx, grad):
+        torch.cuda.Event().record()
+        return grad
+
+    with pytest.raises(UninterpretableError, match="can't run without a GPU"):
+        conclusion("gradients", by_hand(keeps, times_itself))
 
 
 def test_promised_gradients_that_are_right_are_left_alone_and_unpromised_ones_are_not_judged():

@@ -131,6 +131,35 @@ def test_packed_rows_are_found_between_rows_that_lie_apart_and_only_there():
     ]
 
 
+def test_what_is_handed_out_lies_in_margins_in_every_trial_that_puts_something_there():
+    sizes = []
+
+    def records_its_memory(x):
+        output = torch.empty_like(x).copy_(torch.softmax(x, dim=-1))
+        sizes.append(output.untyped_storage().nbytes())
+        return output
+
+    found = conclusion("guard_bands", records_its_memory)
+    assert found.findings == ()
+    assert found.trials == 7
+    assert min(sizes) >= 2 * MARGIN, "a store beyond the output would damage this process's own memory"
+
+
+def test_a_store_beyond_the_output_is_told_once_and_by_the_trial_of_outputs():
+    def stores_a_row_too_many(x):
+        rows, columns = x.shape
+        output = torch.empty_like(x).copy_(torch.softmax(x, dim=-1))
+        whole = torch.empty(0, dtype=x.dtype).set_(output.untyped_storage())
+        begin = output.storage_offset() + rows * columns
+        whole[begin : begin + columns] = 0.5
+        return output
+
+    found = conclusion("guard_bands", stores_a_row_too_many).findings
+    assert [(shown.label.partition("/")[0], str(shown.violation.kind)) for shown in found] == [
+        ("output", "out_of_bounds_write")
+    ]
+
+
 def test_a_declaration_of_contiguous_rows_is_respected():
     @variant(layouts=("contiguous",))
     def packed(x):

@@ -38,7 +38,7 @@ def fails_beyond(rows, columns):
 
 
 def test_sizes_tell_each_width_with_its_rows():
-    found = conclusion("sizes", fails_beyond(1, 512), "float32", quick=True).judged_shapes
+    found = conclusion("sizes", fails_beyond(1, 512), "float32", effort="quick").judged_shapes
     wrong, right = set(read(found["ulp_exceeds_bound"])), set(read(found[RIGHT]))
     # The narrowest that fails is tried in other row counts too.
     assert {rows for rows, _ in wrong} > {1, 2}
@@ -48,7 +48,9 @@ def test_sizes_tell_each_width_with_its_rows():
 
 def test_row_counts_and_shapes_of_regimes_are_told_too():
     for probe in ("shapes", "regimes"):
-        found = conclusion(probe, fails_beyond(33, 100), "float32", quick=probe == "regimes").judged_shapes
+        found = conclusion(
+            probe, fails_beyond(33, 100), "float32", effort="quick" if probe == "regimes" else "normal"
+        ).judged_shapes
         wrong, right = set(read(found["ulp_exceeds_bound"])), set(read(found[RIGHT]))
         assert wrong
         assert all(rows >= 33 and columns > 100 for rows, columns in wrong)

@@ -26,7 +26,7 @@ def test_a_configuration_that_never_wins_is_tried_on_its_own(found):
     assert "unwritten_output" in shown
     message = shown["unwritten_output"].violation.message
     assert message.startswith("1 of 3 configurations at 100 columns, first (BLOCK: 64, num_warps: 2")
-    assert message.endswith("(and in 1 of 1 other trials)")
+    assert message.endswith("also in autotuned-columns-1000")
     # It runs in its first configuration elsewhere, which is right.
     assert found["one_configuration_too_small", "permutations"].findings == ()
 
@@ -55,7 +55,7 @@ def test_a_number_of_warps_that_is_refused_is_no_finding_and_a_crash_is():
     found = conclusion("launch_options", up_to_8)
     assert kinds(found) == set()
     assert found.trials == 4
-    assert "num_warps=16: refused, and nothing promises it" in found.skipped
+    assert "with num_warps=16: refused, and nothing promises it" in found.skipped
 
     def wrong_shape_with_16(x, num_warps=4):
         return torch.softmax(x, dim=-1)[: 1 if num_warps == 16 else None]

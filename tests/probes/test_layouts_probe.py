@@ -5,11 +5,21 @@ import torch
 from probe_helpers import conclusion, kinds
 
 from softcheck import variant
-from softcheck.probes import layouts
-from softcheck.probes.base import Setting
-from softcheck.variants.declaration import Declaration
+from softcheck.probes.base import Setting, Subject
+from softcheck.probes.space.attempts import Attempts
+from softcheck.probes.space.axes import WaySpace
+from softcheck.probes.space.way import Way
+from softcheck.variants.declaration import declaration_of
+from softcheck.variants.registry import LoadedVariant
 
-DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+def called_as(function, way, dtype):
+    """What a call in the circumstances of a way shows."""
+    declaration = declaration_of(function)
+    setting = Setting(declaration=declaration, dtype=dtype, backend="interpreter")
+    subject = Subject(LoadedVariant(function.__name__, function, declaration), setting, torch.device("cpu"))
+    space = WaySpace(subject, taken_dimensions=declaration.dimensions)
+    return Attempts(space, 0).make(Way.parse(way, space.axes))
 
 
 def ignores_the_row_stride(x):
@@ -113,59 +123,6 @@ def inaccurate_everywhere(x):
     return torch.softmax(x, dim=-1) * 1.01
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    ("function", "label"),
-    [
-        (ignores_the_row_stride, "strided/row-step-129"),
-        (rounds_the_pitch_to_whole_vectors, "strided/padded-by-1-48"),
-        (ignores_the_column_stride, "strided/every-second-column-129"),
-        (ignores_the_offset, "offset/1-129"),
-        (normalises_the_unit_stride_dimension, "strided/transposed-129"),
-        (takes_zero_strides_for_packed, "strided/expanded-rows-129"),
-        (aligns_the_base_down, "offset/1-129"),
-        (pads_the_maximum_of_a_transposed_matrix, "strided/transposed-129"),
-        (leaves_the_head_out_of_the_maximum, "offset/1-129"),
-    ],
-    ids=lambda v: getattr(v, "__name__", v),
-)
-def test_planted_faults_are_found(function, label, dtype):
-    found = conclusion("layouts", function, dtype)
-    assert kinds(found) == {"wrong_layout"}
-    assert label in {shown.label for shown in found.findings}
-
-
-def test_rows_shorter_than_the_way_to_an_aligned_address_are_tried():
-    found = conclusion("layouts", peels_a_head_longer_than_the_row, "float16")
-    assert {shown.label for shown in found.findings} == {"offset/1-3"}
-
-
-def test_no_other_layout_hides_a_fault_of_the_first_call_at_a_width():
-    _is_packed.clear()
-    found = conclusion("layouts", keeps_zero_strides_for_packed)
-    assert kinds(found) == {"wrong_layout"}
-    assert {shown.label.rpartition("-")[0] for shown in found.findings} == {"strided/expanded-columns"}
-
-
-def test_a_refusal_of_declared_strides_is_a_finding_and_of_undeclared_ones_is_not():
-    assert kinds(conclusion("layouts", refuses_strides)) == {"raised"}
-    assert conclusion("layouts", variant(layouts=("contiguous",))(refuses_strides)).findings == ()
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("function", [native, another_path_for_strides, inaccurate_everywhere])
-def test_what_reads_the_right_elements_is_left_alone(function, dtype):
-    found = conclusion("layouts", function, dtype)
-    assert found.findings == ()
-    assert found.trials >= 13
-
-
-def test_one_finding_names_the_other_layouts():
-    found = conclusion("layouts", ignores_the_row_stride)
-    assert len(found.findings) == 1
-    assert "also in strided/padded-by-1-129" in found.findings[0].violation.message
-
-
 @variant(dimensions=4)
 def right_in_any_shape(x):
     return torch.softmax(x, dim=-1)
@@ -196,54 +153,69 @@ def knows_matrices_only(x):
     return torch.softmax(x, dim=-1).reshape(rows, columns)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("function", [right_in_any_shape, flattens_to_rows], ids=lambda f: f.__name__)
-def test_right_functions_of_more_dimensions_are_left_alone(function, dtype):
-    found = conclusion("layouts", function, dtype)
-    assert found.findings == ()
-
-
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize(
-    ("function", "label", "kind"),
+    ("function", "way"),
     [
-        (takes_the_second_dimension, "dimensions/3-packed", "wrong_layout"),
-        (takes_one_stride_between_rows, "dimensions/3-transposed", "wrong_layout"),
-        (knows_matrices_only, "dimensions/3-packed", "raised"),
+        (ignores_the_row_stride, "layout=of twice as many columns"),
+        (rounds_the_pitch_to_whole_vectors, "columns=40,layout=padded by 3"),
+        (ignores_the_column_stride, "layout=every second column"),
+        (ignores_the_offset, "offset=1"),
+        (normalises_the_unit_stride_dimension, "layout=transposed"),
+        (takes_zero_strides_for_packed, "layout=expanded"),
+        (aligns_the_base_down, "offset=1"),
+        (pads_the_maximum_of_a_transposed_matrix, "contents=far apart,layout=transposed"),
+        (leaves_the_head_out_of_the_maximum, "contents=peaks,offset=1"),
+        (takes_the_second_dimension, "dims=3"),
+        (takes_one_stride_between_rows, "dims=3,layout=first two exchanged"),
     ],
     ids=lambda v: getattr(v, "__name__", v),
 )
-def test_more_dimensions_are_tried_where_they_are_declared(function, label, kind):
-    found = conclusion("layouts", function, "float16")
-    assert kinds(found) == {kind}
-    assert found.findings[0].label == label
+def test_planted_faults_are_wrong_layouts(function, way, dtype):
+    found = called_as(function, way, dtype)
+    assert {violation.kind for violation in found.violations} == {"wrong_layout"}
+
+
+def test_rows_shorter_than_the_way_to_an_aligned_address_are_tried():
+    assert called_as(peels_a_head_longer_than_the_row, "columns=2,offset=1", "float16").violations
+
+
+def test_a_column_stride_of_0_is_told_from_1_at_the_first_call():
+    _is_packed.clear()
+    assert called_as(keeps_zero_strides_for_packed, "layout=expanded columns", "float32").violations
+
+
+def test_a_refusal_of_declared_strides_is_a_finding_and_of_undeclared_ones_is_not():
+    assert kinds(conclusion("layouts", refuses_strides, effort="quick")) == {"raised"}
+    assert conclusion("layouts", variant(layouts=("contiguous",))(refuses_strides), effort="quick").findings == ()
+
+
+@pytest.mark.parametrize("function", [native, another_path_for_strides, inaccurate_everywhere])
+def test_what_reads_the_right_elements_is_left_alone(function):
+    assert conclusion("layouts", function, "float16", effort="quick").findings == ()
+
+
+def test_a_finding_of_the_slice_names_its_layout():
+    (first, *_) = conclusion("layouts", ignores_the_row_stride, effort="quick").findings
+    assert str(first.violation.kind) == "wrong_layout"
+    assert "layout" in first.violation.facts.way
+
+
+@pytest.mark.parametrize("function", [right_in_any_shape, flattens_to_rows], ids=lambda f: f.__name__)
+def test_right_functions_of_more_dimensions_are_left_alone(function):
+    assert conclusion("layouts", function, "float16", effort="quick").findings == ()
+
+
+def test_more_dimensions_are_tried_where_they_are_declared():
+    (found,) = conclusion("layouts", knows_matrices_only, "float16", effort="quick").findings
+    assert (found.label, str(found.violation.kind)) == ("dims=3", "raised")
 
     def undeclared(x):
-        return function(x)
+        return knows_matrices_only(x)
 
-    assert conclusion("layouts", undeclared, "float16").findings == ()
-
-
-def test_each_input_of_more_dimensions_has_rows_of_its_own():
-    for count in (3, 4, 5):
-        for name, asked in layouts._higher(count, 5, is_strided=True).items():
-            held = torch.arange(10000).as_strided(asked.shape, asked.strides)
-            batches = 2 if name == "expanded-0" else 1
-            assert held.unique().numel() * batches == held.numel(), name
-            assert held.is_contiguous() == (name == "packed")
+    assert conclusion("layouts", undeclared, "float16", effort="quick").findings == ()
 
 
 def test_one_dimension_is_no_promise():
     with pytest.raises(TypeError, match="dimensions is 1, expected at least 2"):
         variant(dimensions=1)
-
-
-def test_a_wide_matrix_is_transposed_on_a_gpu():
-    """``strided_columns_numbered_in_16_bits``, a planted kernel, is right on narrower ones."""
-    labels = {
-        backend: [
-            t.label for t in layouts.PROBE.trials(Setting(declaration=Declaration(), dtype="float32", backend=backend))
-        ]
-        for backend in ("cuda", "interpreter")
-    }
-    assert "strided/transposed-33000" in labels["cuda"]
-    assert "strided/transposed-33000" not in labels["interpreter"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PLANTED = ROOT / "tests" / "kernels" / "memory_faults.py"
-PROBES = ("guard_bands", "unwritten", "neighbours", "input_untouched", "layouts", "addresses")
+PROBES = ("guard_bands", "unwritten", "neighbours", "input_untouched", "addresses")
 
 
 def kinds_by_probe(variants, dtypes, probes=PROBES):

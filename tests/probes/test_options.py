@@ -33,9 +33,9 @@ def concluded(function, dtype="float32"):
 @pytest.mark.parametrize(
     ("function", "tried"),
     [
-        (f"loss{LOSS}", {"ignore_index", "label_smoothing", "reduction", "softcap", "together"}),
+        (f"loss{LOSS}", {"ignore_index", "label_smoothing", "reduction", "scale", "softcap"}),
         ("softmax", {"scale", "temperature", "mask"}),
-        (f"attention{ATTENTION}", {"masked", "biased", "causal", "scale", "groups", "together"}),
+        (f"attention{ATTENTION}", {"masked", "biased", "causal", "scale", "groups"}),
     ],
 )
 def test_right_functions_are_left_alone(function, tried, dtype):
@@ -51,6 +51,12 @@ def test_right_functions_are_left_alone(function, tried, dtype):
         (f"smoothed_by_one_class_less{LOSS}", "label_smoothing", "ulp_exceeds_bound", "--declare label_smoothing=0.1"),
         (f"mean_of_all_rows{LOSS}", "reduction", "ulp_exceeds_bound", "--declare reduction=mean"),
         (f"gradient_without_the_smoothing{LOSS}", "label_smoothing", "wrong_gradient", "--declare label_smoothing=0.1"),
+        (
+            f"target_without_the_scale{LOSS}",
+            "scale",
+            "ulp_exceeds_bound",
+            "scale=0.5 given as logits_scale_factor, which nobody declares (--declare scale=0.5",
+        ),
         ("temperature_kept_from_zero", "temperature", "ulp_exceeds_bound", "--call 'f(x, temperature=temperature)'"),
         ("mask_of_whole_tiles", "mask", "masked_not_zero", "called as f(x, mask=mask)"),
         (f"causal_one_key_late{ATTENTION}", "causal", "ulp_exceeds_bound", "--declare causal=top-left"),
@@ -59,21 +65,9 @@ def test_right_functions_are_left_alone(function, tried, dtype):
         ("few_hidden_columns_are_listed", "mask", "nan_mismatch", "called as f(x, keep=keep)"),
         (
             "mask_written_into_the_kept_one",
-            "together",
+            "beside-causal",
             "ulp_exceeds_bound",
             "causal=top-left after a call as f(x, keep",
-        ),
-        (
-            f"scale_of_the_last_call{ATTENTION}",
-            "together",
-            "ulp_exceeds_bound",
-            "with no option after a call with causal",
-        ),
-        (
-            f"scale_forgotten_behind_a_causal_mask{ATTENTION}",
-            "together",
-            "ulp_exceeds_bound",
-            "causal=top-left,scale=0.5",
         ),
     ],
 )
@@ -88,6 +82,7 @@ def test_a_fault_behind_an_option_is_found_with_what_judges_it_everywhere(functi
     ("function", "label", "words"),
     [
         (f"twice_the_squared_logarithm{LOSS}", "z_loss", "none that the name promises; --declare z_loss=0.0001 judges"),
+        (f"scale_of_the_loss{LOSS}", "scale", "none that the name promises; --declare scale=0.5 judges"),
         (f"causal_refused{ATTENTION}", "causal", "refused, and nothing promises it"),
         ("softmax@scale=0.5", "scale", "takes no option"),
         ("softmax(x)", "scale", "takes no option"),

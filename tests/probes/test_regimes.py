@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from probe_helpers import conclusion, kinds
+from probe_helpers import conclusion, conclusion_of_source, kinds
 
 from softcheck.contract import FindingKind
 from softcheck.variants.declaration import variant
@@ -69,3 +69,21 @@ def test_a_path_for_many_elements():
 def test_a_tile_left_out_where_their_number_is_odd(dtype):
     found = conclusion("regimes", odd_number_of_tiles, dtype, labels=["tiles"])
     assert kinds(found) & {"ulp_exceeds_bound", "sum_violation"}
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [("rows == columns", "rows = columns"), ("rows % 7 == 3", "rows % 7 == 3")],
+)
+def test_a_condition_on_both_sizes_or_on_a_remainder_is_met(tmp_path, condition, words):
+    source = f"""
+import torch
+
+
+def softmax(x):
+    rows, columns = x.shape
+    is_wrong = True if {condition} else False
+    return torch.softmax(x, dim=-1) * (1.25 if is_wrong else 1.0)
+"""
+    messages = [shown.violation.message for shown in conclusion_of_source("regimes", tmp_path, source).findings]
+    assert any(words in message for message in messages), messages

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from predicate_reading import shapes_that
 
 from softcheck.probes.shape_plan import Shape
-from softcheck.probes.shape_predicate import describe_shapes
+from softcheck.probes.shape_predicate import shapes_where
 
 GRID = [Shape(rows, columns) for rows in (1, 2, 8, 64, 65, 100, 9000) for columns in (1, 5, 255, 256, 257, 300, 1024)]
 
@@ -26,7 +26,7 @@ GRID = [Shape(rows, columns) for rows in (1, 2, 8, 64, 65, 100, 9000) for column
 )
 def test_predicates(words, fails):
     failing = {shape for shape in GRID if fails(shape)}
-    assert describe_shapes(GRID, failing) == words
+    assert shapes_where(GRID, failing).words() == words
     assert shapes_that(words, GRID, failing) == failing
 
 
@@ -38,4 +38,4 @@ def test_holds_for_exactly_the_failing_shapes(data):
     chosen = data.draw(st.sets(st.sampled_from(sorted(tried)), min_size=1))
     far = {s for s in tried if s.rows >= limits[0] and s.columns <= limits[1] and s.columns % limits[2] == 0}
     for failing in filter(None, (chosen, far)):
-        assert shapes_that(describe_shapes(tried, failing), tried, failing) == failing
+        assert shapes_that(shapes_where(tried, failing).words(), tried, failing) == failing

@@ -9,7 +9,7 @@ from softcheck.variants.declaration import Declaration, variant
 
 
 def test_right_rows_are_left_alone():
-    found = conclusion("shapes", lambda x: torch.softmax(x, dim=-1), "bfloat16", quick=True)
+    found = conclusion("shapes", lambda x: torch.softmax(x, dim=-1), "bfloat16", effort="quick")
     assert (found.findings, found.skipped) == ((), ())
     assert found.trials == 23
 
@@ -23,7 +23,7 @@ def test_the_failing_row_counts_are_told():
 
     [shown] = (
         s
-        for s in conclusion("shapes", tail_of_a_tile_forgotten, quick=True).findings
+        for s in conclusion("shapes", tail_of_a_tile_forgotten, effort="quick").findings
         if s.violation.kind == "unwritten_output"
     )
     assert shown.violation.message.startswith("packed, 129 columns: rows > 16 (1 of 6 row counts tried, 1 to 17)")
@@ -36,7 +36,7 @@ def test_a_row_count_together_with_a_layout():
             x = x.as_strided(x.shape, (x.shape[1], 1))
         return torch.softmax(x, dim=-1)
 
-    [shown] = conclusion("shapes", one_row_taken_for_packed, quick=True).findings
+    [shown] = conclusion("shapes", one_row_taken_for_packed, effort="quick").findings
     assert shown.violation.kind == "wrong_layout"
     assert shown.violation.message.startswith("every-second-column, 129 columns: rows = 1 (")
 
@@ -47,7 +47,7 @@ def test_whole_vectors_that_do_not_begin_at_whole_vectors():
             x = x.as_strided(x.shape, (x.stride(0) // 8 * 8, 1))
         return torch.softmax(x, dim=-1)
 
-    found = conclusion("shapes", stride_rounded_down, quick=True)
+    found = conclusion("shapes", stride_rounded_down, effort="quick")
     assert kinds(found) == {"wrong_layout"}
     assert found.findings[0].violation.message.startswith("padded-by-1, 640 columns: rows >= 2 (")
 
@@ -59,9 +59,9 @@ def test_what_fails_by_its_layout_or_its_width_alone_is_left_to_other_probes():
     def odd_widths_wrong(x):
         return torch.softmax(x, dim=-1) * (1 + x.shape[1] % 2)
 
-    assert conclusion("shapes", packed_rows_assumed, quick=True).findings == ()
-    assert conclusion("shapes", odd_widths_wrong, quick=True).findings == ()
-    assert "sum_violation" in kinds(conclusion("sizes", odd_widths_wrong, quick=True))
+    assert conclusion("shapes", packed_rows_assumed, effort="quick").findings == ()
+    assert conclusion("shapes", odd_widths_wrong, effort="quick").findings == ()
+    assert "sum_violation" in kinds(conclusion("sizes", odd_widths_wrong, effort="quick"))
 
 
 def test_only_what_is_declared_is_asked_for():
@@ -71,7 +71,7 @@ def test_only_what_is_declared_is_asked_for():
         assert x.shape[1] <= 2000
         return torch.softmax(x, dim=-1)
 
-    assert conclusion("shapes", packed_only, quick=True).findings == ()
+    assert conclusion("shapes", packed_only, effort="quick").findings == ()
     trials = registry.load("shapes").trials(Setting(declaration=Declaration(), dtype="float16", backend="cuda"))
     counts = {(trial.parameters.layout, count) for trial in trials for count in trial.parameters.counts}
     assert {("transposed", 2**20), ("offset", 65537), ("row-step", 1), ("packed", 2**24)} <= counts

@@ -4,12 +4,10 @@ import pytest
 import stand_in_streams
 import torch
 
-from softcheck.contract import FindingKind, Violation
 from softcheck.probes import modes, on_streams
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.modes import GRAPH, STREAM, STREAMS
 from softcheck.probes.playing import Copies, Player
-from softcheck.probes.script import with_script
 from softcheck.probes.steps import Step
 from softcheck.variants.registry import load
 
@@ -55,7 +53,7 @@ def subject_of(tmp_path, source):
     path = tmp_path / "kernels.py"
     path.write_text(source, encoding="utf-8")
     variant = load(f"{path}:softmax")
-    setting = Setting(declaration=variant.declaration, dtype="float32", backend="cuda", quick=True)
+    setting = Setting(declaration=variant.declaration, dtype="float32", backend="cuda", effort="quick")
     return Subject(variant, setting, torch.device("cpu"))
 
 
@@ -125,13 +123,3 @@ def test_a_call_that_cannot_be_captured_is_made_as_it_is(tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "graph", refuse)
     assert played(tmp_path, RIGHT, step(1, mode=GRAPH), step(2, mode=GRAPH)) == [set()] * 2
-
-
-@pytest.mark.parametrize("mode", [STREAMS, GRAPH])
-def test_the_script_of_such_a_history_calls_alike(tmp_path, mode):
-    subject = subject_of(tmp_path, RIGHT)
-    steps = [step(1, mode=mode), step(2, mode=mode), step(3, mode=STREAM)]
-    script = with_script(Violation(FindingKind.NONDETERMINISTIC, "as said"), subject, steps).script
-    compile(script, "script", "exec")
-    assert script.count("replayed(x") == (3 if mode == GRAPH else 0)
-    assert script.count("    softmax(other)") == (2 if mode == STREAMS else 0)

@@ -227,3 +227,44 @@ def test_a_log_sum_exp_over_a_dimension_is_judged():
 
     assert conclusion("torch_options", variant(operation="logsumexp")(row_sums)).findings == ()
     assert kinds(conclusion("torch_options", variant(operation="logsumexp")(sums_of_the_last)))
+
+
+def with_dtype(x, dtype=None):
+    return torch.logsumexp(x.double(), -1).to(x.dtype if dtype is None else dtype)
+
+
+def with_dtype_of_its_own(x, dtype=None):
+    return torch.logsumexp(x.double(), -1).to(x.dtype)
+
+
+def with_dtype_of_rounded_answers(x, dtype=None):
+    return torch.logsumexp(x.double(), -1).to(x.dtype).to(x.dtype if dtype is None else dtype)
+
+
+KEPT = []
+
+
+def with_dtype_that_stays(x, dtype=None):
+    KEPT.extend([] if dtype is None else [dtype])
+    return torch.logsumexp(x.double(), -1).to(KEPT[-1] if KEPT else x.dtype)
+
+
+@pytest.mark.parametrize("keeps_dimension", [True, False])
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        (with_dtype, set()),
+        (with_dtype_of_its_own, {"wrong_dtype"}),
+        (with_dtype_of_rounded_answers, {"ulp_exceeds_bound"}),
+        (with_dtype_that_stays, {"wrong_dtype"}),
+    ],
+)
+def test_answers_of_rows_in_another_type_may_have_either_shape(function, found, keeps_dimension):
+    def answer(x, dtype=None):
+        y = function(x, dtype)
+        return y[:, None] if keeps_dimension else y
+
+    declared = variant(operation="logsumexp", dtypes=["float32", "float64"])(answer)
+    KEPT.clear()
+    labels = ["afterwards"] if function is with_dtype_that_stays else None
+    assert kinds(conclusion("torch_options", declared, labels=labels)) == found

@@ -77,7 +77,7 @@ def test_the_count_is_of_the_elements_left_out():
 def test_workspaces_that_are_read_before_they_are_written_are_found(function):
     found = conclusion("unwritten", function)
     assert kinds(found) == {"unwritten_output"}
-    assert "change with what uninitialised memory held" in found.findings[0].violation.message
+    assert "change with uninitialised memory" in found.findings[0].violation.message
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -56,7 +56,7 @@ def wrong_at(pattern, dtype="float16"):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_a_right_function_is_left_alone_and_the_extent_is_said(dtype):
-    found = conclusion("volume", right, dtype, quick=True)
+    found = conclusion("volume", right, dtype, effort="quick")
     assert found.findings == ()
     assert found.skipped == ()
     assert found.trials == 2
@@ -154,7 +154,7 @@ def test_widths_lie_within_what_is_declared():
         assert x.shape[1] <= 100
         return right(x)
 
-    assert conclusion("volume", narrow, quick=True).findings == ()
+    assert conclusion("volume", narrow, effort="quick").findings == ()
     setting = Setting(declaration=declaration_of(right), dtype="float16", backend="cuda", widest=4096)
     for seed in range(20):
         chosen = volume.widths(setting, seed)
@@ -167,7 +167,7 @@ def test_what_a_function_raises_ends_the_sample():
     def raises(x):
         raise ValueError("no")
 
-    found = conclusion("volume", raises, quick=True)
+    found = conclusion("volume", raises, effort="quick")
     assert kinds(found) == {"raised"}
     assert found.sampled.elements == 0
 

@@ -1,50 +1,43 @@
 """Rows of -inf alone that give numbers: when a finite number in place of -inf is named although other things are wrong too."""
 
 import pytest
+from made_findings import finding, of_hidden_row, ulp
 
 from softcheck.cases.corpus import load
 from softcheck.contract import FindingKind as Kind
+from softcheck.facts import Facts
 from softcheck.report.causes import causes_of
-from softcheck.report.model import Finding
 
 CASES = [case for case in load(["edge"]) if case.dtype == "float16" and 0 not in case.shape]
 MASKED = [case for case in CASES if case.family in {"padding", "special"}]
 
 
-def finding(kind, case, message, row=None):
-    return Finding(id=f"{kind} {case}", kind=kind, case=case, message=message, reproduce="softcheck", row=row)
-
-
 def of_nothing(case, output):
-    return finding(
-        Kind.NAN_MISMATCH,
-        case.id,
-        f"row 0, column 0, input -inf (bits fc00): output {output} (bits 3800, 0x1p-1), expected nan: every logit of the row is -inf",
-    )
+    return finding(Kind.NAN_MISMATCH, case.id, of_hidden_row(output))
 
 
 LOW = [
     finding(
         Kind.MASKED_NOT_ZERO,
         "finfo-min/plus-min-5/float16",
-        "row 1, column 0, input -inf: output 1, expected exactly 0 for a -inf logit",
+        Facts(output=1.0, expected=0.0),
         row=1,
     ),
     finding(
         Kind.ULP_EXCEEDS_BOUND,
         "finfo-min/plus-min-5/float16",
-        "row 1: output 0 (bits 0), expected 0.25 (0x1p-2): 1024 ULP, bound 0.5 ULP",
+        ulp(0.0, 0.25, 1024),
     ),
 ]
 NAN = finding(
     Kind.NAN_MISMATCH,
     "ties/halves-9/float16",
-    "row 0: output nan (bits 7e00), expected 0.5 (0x1p-1): the row's answer is finite",
+    Facts(output=float("nan"), expected=0.5, reason="finite"),
 )
 ELSEWHERE = finding(
     Kind.ULP_EXCEEDS_BOUND,
     "ties/halves-9/float16",
-    "row 0: output 0.5 (bits 0), expected 0.25 (0x1p-2): 1024 ULP, bound 0.5 ULP",
+    ulp(0.5, 0.25, 1024),
 )
 
 
@@ -67,6 +60,17 @@ def test_a_mask_that_is_ignored_is_not_taken_for_a_finite_number(others):
     assert not any("finite number" in cause.text for cause in causes_of([*one_column, *others], CASES))
 
 
+def test_hidden_values_in_answers_of_attention_belong_to_the_queries_that_see_none():
+    masked = [finding(Kind.NAN_MISMATCH, case.id, of_hidden_row(0.7, query=2)) for case in MASKED]
+    mixed = finding(Kind.OUT_OF_RANGE, "shifted/same-row-9/float16", Facts(output=0.6, expected=-0.9, query=5))
+    far = finding(Kind.ULP_EXCEEDS_BOUND, mixed.case, ulp(0.6, -0.9, 900))
+    (cause,) = causes_of([*masked, mixed, far], CASES, operation="attention")
+    assert cause.text.endswith("other answers hold values of keys that are hidden: what is hidden counts")
+    assert not cause.mend
+    causes = causes_of([*masked, mixed, ELSEWHERE], CASES, operation="attention")
+    assert not any("hidden counts" in each.text for each in causes)
+
+
 def test_zeros_are_named_beside_other_faults():
     found = [of_nothing(case, 0) for case in MASKED]
     for other in (ELSEWHERE, NAN):
@@ -77,9 +81,9 @@ def test_zeros_are_named_beside_other_faults():
 
 def test_hidden_logits_that_count_beside_ordinary_ones_are_a_mask_that_is_ignored():
     found = [of_nothing(case, 1 / case.shape[1]) for case in MASKED]
-    message = "row 0, column 2, input -inf (bits fc00): output 0.3, expected exactly 0 for a -inf logit"
-    ordinary = finding(Kind.MASKED_NOT_ZERO, "padding/trailing-1-of-3/float16", message, row=0)
+    facts = Facts(output=0.3, expected=0.0)
+    ordinary = finding(Kind.MASKED_NOT_ZERO, "padding/trailing-1-of-3/float16", facts, row=0)
     assert not any("finite number" in cause.text for cause in causes_of([*found, *LOW, ordinary], CASES))
     assert not any("finite number" in cause.text for cause in causes_of([*found, *LOW, NAN], CASES))
-    of_no_row = finding(Kind.MASKED_NOT_ZERO, "padding/trailing-1-of-3/float16", message)
+    of_no_row = finding(Kind.MASKED_NOT_ZERO, "padding/trailing-1-of-3/float16", facts)
     assert not any("finite number" in cause.text for cause in causes_of([*found, of_no_row], CASES))

@@ -24,7 +24,6 @@ from softcheck.report.model import Bin, ErrorPeak, Stage
 from softcheck.report.page.document import templates
 
 RESULTS = Path(__file__).resolve().parents[2] / "results" / "h200"
-SEARCHED = load_any(RESULTS / "search-float16.json")
 BINS = (Bin(below=2.0**-10, elements=10), Bin(below=0.25, elements=80), Bin(below=0.5, elements=10))
 
 
@@ -47,7 +46,6 @@ PAGES = {
     "interpreted": lambda: formats.render(INTERPRETED, "html"),
     "timed": lambda: formats.render(timed_report(), "html"),
     "with a baseline": lambda: formats.render(timed_report(), "html", baseline=comparison()),
-    "searched": lambda: formats.render(load_any(RESULTS / "search-float16.json"), "html"),
     "all pairs": lambda: formats.render(load_any(RESULTS / "pairs-float16.json"), "html"),
     "bench": lambda: formats.render_speed(sample_speed.SWEEP, "html"),
     "long sweep": lambda: formats.render_speed(load_any(RESULTS / "speed" / "columns.json"), "html"),
@@ -71,7 +69,7 @@ def test_every_page_is_well_formed_and_its_links_lead_somewhere(name):
         ET.fromstring(chart)
 
 
-@pytest.mark.parametrize(("name", "command"), [("timed", "report"), ("searched", "search"), ("all pairs", "exhaust")])
+@pytest.mark.parametrize(("name", "command"), [("timed", "report"), ("all pairs", "exhaust")])
 def test_a_page_is_named_after_its_command(name, command):
     assert Elements(PAGES[name]()).inside("title")[0] == f"softcheck {command}"
 
@@ -255,13 +253,11 @@ def renamed(text):
     )
     environment = msgspec.structs.replace(MEASURED.environment, device=text, command=text, git_commit=text, torch=text)
     sets = tuple(msgspec.structs.replace(found, name=text, domain=text) for found in MEASURED.exhaustive)
-    searched = msgspec.structs.replace(SEARCHED.searches[0], name=text, save=text)
     return msgspec.structs.replace(
         MEASURED,
         environment=environment,
         variants=tuple(rows),
         exhaustive=sets,
-        searches=(searched,),
         timings=timings,
         notes=(text,),
         errors=(text,),
@@ -348,7 +344,7 @@ def test_rendering_needs_no_torch():
         "from softcheck.report.formats import render_speed\n"
         "from softcheck.report.json_format import load_any\n"
         f"render_speed(load_any({str(RESULTS / 'speed' / 'notebook.json')!r}), 'html')\n"
-        "assert 'matplotlib' not in sys.modules\n"
+        "assert 'torch' not in sys.modules\n"
     )
     import subprocess
 

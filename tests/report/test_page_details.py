@@ -9,15 +9,17 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_findings import at
 from page_elements import Elements
 from sample_reports import FAILING, INTERPRETED, PASSING
 from test_page import RESULTS, TEXTS
 
 from softcheck.contract import Surroundings
 from softcheck.errors import UsageError
+from softcheck.facts import Facts, Sizes, Sweep, Where
 from softcheck.probes.outcome import SeenRegime
 from softcheck.probes.shape_plan import Shape
-from softcheck.probes.shape_predicate import describe_shapes
+from softcheck.probes.shape_predicate import EVERYWHERE, shapes_where
 from softcheck.report import formats
 from softcheck.report.figures import NOT_MEASURED
 from softcheck.report.json_format import load_any, parse
@@ -41,9 +43,14 @@ PEAKS = tuple(
 )
 COLUMNS = tuple(ErrorPeak(below=float(2**k), ulp=0.5 * k, bound=4.0, share=0.3 * k) for k in range(12))
 REGIMES = (
-    SeenRegime(words="columns <= 1024", launches=("kernel(BLOCK=1024)",)),
-    SeenRegime(words="rows >= 8 and columns > 1024", launches=("tiled(BLOCK=1024)",), narrowest=(8, 1025)),
-    SeenRegime(words="odd columns > 1024"),
+    SeenRegime(words="columns <= 1024", where=at(most=1024), launches=("kernel(BLOCK=1024)",)),
+    SeenRegime(
+        words="rows >= 8 and columns > 1024",
+        where=Where(any_of=((Sizes(of="rows", least=8), Sizes(least=1025)),)),
+        launches=("tiled(BLOCK=1024)",),
+        narrowest=(8, 1025),
+    ),
+    SeenRegime(words="odd columns > 1024", where=at(least=1025, modulus=2, remainder=1)),
 )
 
 
@@ -54,7 +61,10 @@ def detailed(text="kind"):
     found = (
         msgspec.structs.replace(first, around=around if text != "kind" else AROUND, column=2),
         msgspec.structs.replace(
-            rest[0], case="probe/sizes/columns-1-100", message=f"{text} > 512 (5 of 9 widths tried); at N = 513: wrong"
+            rest[0],
+            case="probe/sizes/columns-1-100",
+            message=text,
+            facts=Facts(where=at(least=513), sweep=Sweep(failing=5, tried=9, of="widths"), way={"layout": text}),
         ),
         rest[1],
         msgspec.structs.replace(rest[2], save=bits_command("a.py:f", "float16", f"3c00 {text}; 0000"), script=text),
@@ -155,7 +165,7 @@ def test_a_map_counts_shapes_and_outlines_the_regimes_that_are_regions():
         assert f">{words}</span>" in part
     assert part.count('class="outline"') == 2
     assert part.count("<li>") == 1 + len(REGIMES)
-    assert f"{FAILING.findings[1].kind}: kind &gt; 512 (5 of 9 widths tried)" in part
+    assert f"{FAILING.findings[1].kind}: kind, columns &gt; 512 (5 of 9 widths tried)" in part
     assert "torch float16 (9 shapes to 2 rows and 9 columns)" in part
 
 
@@ -181,20 +191,29 @@ def test_an_outline_holds_the_shapes_of_its_words_and_no_others(shapes, holds):
     inside = {shape for shape in shapes if holds(shape)}
     if not inside or inside == shapes:
         return
-    words = describe_shapes(shapes, inside)
-    corners = region(words, (-1.0, -1.0), (8.0, 8.0))
+    where = shapes_where(shapes, inside)
+    corners = region(where, (-1.0, -1.0), (8.0, 8.0))
     if corners is None:
         return
     for shape in shapes:
         point = math.log2(shape.columns), math.log2(shape.rows)
         pairs = zip(corners, [*corners[1:], *corners[:1]], strict=True)
         turns = [(b[0] - a[0]) * (point[1] - a[1]) - (b[1] - a[1]) * (point[0] - a[0]) for a, b in pairs]
-        assert (bool(turns) and all(turn >= -1e-9 for turn in turns)) == (shape in inside), (words, shape)
+        assert (bool(turns) and all(turn >= -1e-9 for turn in turns)) == (shape in inside), (where, shape)
 
 
-@pytest.mark.parametrize("words", ["odd columns", "rows = columns", "columns in 1, 2", "not (rows > 2)", "all shapes"])
-def test_words_that_name_no_region_have_no_outline(words):
-    assert region(words, (0.0, 0.0), (8.0, 8.0)) is None
+@pytest.mark.parametrize(
+    "where",
+    [
+        at(modulus=2, remainder=1),
+        Where(squares=True),
+        at(ranges=((1, 1), (2, 2))),
+        Where(any_of=((Sizes(of="rows", least=3),),), negated=True),
+        EVERYWHERE,
+    ],
+)
+def test_predicates_that_are_no_region_have_no_outline(where):
+    assert region(where, (0.0, 0.0), (8.0, 8.0)) is None
 
 
 @pytest.mark.parametrize("text", ["2x", "ax3", "1x1-99999999999", "1x-2"])

@@ -15,6 +15,7 @@ from softcheck.probes.outcome import RandomRows
 from softcheck.report import content, formats, json_format, markdown
 from softcheck.report.model import Cause, PeerVerdict
 from softcheck.report.output import PLAIN, Display
+from softcheck.report.page import verdicts
 
 DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -34,6 +35,18 @@ RENDERINGS = {
     "interpreter.github.txt": (INTERPRETED, "github", PLAIN),
     "interpreter.junit.xml": (INTERPRETED, "junit", PLAIN),
 }
+
+
+@pytest.mark.parametrize("cut", [0, 94])
+@pytest.mark.parametrize("verdict", ["pass", "known", "fail"])
+def test_the_line_of_a_verdict_says_what_share_of_the_trials_ran_in_full(verdict, cut):
+    row = msgspec.structs.replace(PASSING, verdict=verdict, trials_planned=240, trials_cut=cut, probes_run={"sizes": 1})
+    report = msgspec.structs.replace(MEASURED, variants=(row, msgspec.structs.replace(row, name="other")))
+    is_said = bool(cut) and verdict != "fail"
+    assert ("60% of 240 planned trials ran in full" in content.kinds(row)) is is_said
+    assert ("60% of 240 planned trials ran in full" in verdicts.sentence(row)) is is_said
+    for text in (formats.render(report, "table", PLAIN), formats.render(report, "markdown", PLAIN)):
+        assert (f"2 {verdict} (60% of 480 planned trials ran in full)" in text) is is_said
 
 
 @pytest.mark.parametrize("name", RENDERINGS)
@@ -114,7 +127,8 @@ def test_long_foreign_messages_are_cut_and_disarmed(name):
     assert "\x1b" not in text
     assert "\\x1b[31m" in text
     assert "x = tl.load(p)" in text
-    assert text.count("a very long compiler message") < 20
+    # A terminal gets the beginning and the end; a file has no text cut before its reason.
+    assert (text.count("a very long compiler message") < 20) == (name == "table")
     assert formats.render(INTERPRETED, "json").count("a very long compiler message") == 30
 
 
@@ -380,8 +394,8 @@ def test_a_mend_has_a_line_of_its_own():
     report = msgspec.structs.replace(INTERPRETED, variants=(in_dtype("float16", "strides ignored"),))
     lines = [line.strip() for line in formats.render(report, "table").splitlines()]
     at = lines.index(f"strides ignored (raised {TIMES}1)")
-    assert lines[at + 1] == "mend: mend strides ignored"
-    assert "  Mend: mend strides ignored" in formats.render(report, "markdown").splitlines()
+    assert lines[at + 1] == "fix: mend strides ignored"
+    assert "  Fix: mend strides ignored" in formats.render(report, "markdown").splitlines()
 
 
 def test_a_cause_that_dtypes_share_stands_once_and_one_of_a_dtype_alone_under_its_name():

@@ -1,30 +1,18 @@
 """The cause of errors that rounding to the input's format explains, and what it must leave to other causes."""
 
 import pytest
+from made_findings import at, finding, sum_off, swept, ulp
 
 from softcheck.cases.corpus import load
 from softcheck.contract import FindingKind as Kind
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.report.causes import causes_of
-from softcheck.report.model import Finding
 
 CASES = [case for case in load(["edge"]) if case.dtype == "float16" and 0 not in case.shape]
-NEAR = "row 0, column 3: output 0.0051 (bits 1d58), expected 0.00520 (0x1p-8): 2.23 ULP, bound 0.502 ULP"
-FAR = "row 0, column 3: output 0.5 (bits 3800), expected 0.25 (0x1p-2): 1024 ULP, bound 0.5 ULP"
-MISSED = (
-    "row 0: the outputs' sum misses 1 by -0.0005 (-0x1p-11), expected at most 0.0002 (0x1p-12) for 8 columns of float16"
-)
+NEAR = ulp(0.0051, 0.0052, 2.23, 0.502)
+FAR = ulp(0.5, 0.25, 1024)
+MISSED = sum_off(-0.0005, 0.0002)
 HALF = Arithmetic(accumulation="input", intermediate="input")
-
-
-def finding(kind, case, message):
-    return Finding(id=f"{kind} {case}", kind=kind, case=case, message=message, reproduce="softcheck")
-
-
-def swept(words, witness, kind=Kind.ULP_EXCEEDS_BOUND):
-    return finding(
-        kind, "probe/sizes/columns-1-65", f"{words} (7 of 19 widths tried, 1 to 2049); at N = 513: {witness}"
-    )
 
 
 @pytest.mark.parametrize(
@@ -38,7 +26,7 @@ def swept(words, witness, kind=Kind.ULP_EXCEEDS_BOUND):
 def test_errors_within_what_rounding_allows_are_laid_to_it_and_to_no_width_or_sum(weaker, words):
     found = [finding(Kind.ULP_EXCEEDS_BOUND, case.id, NEAR) for case in CASES if case.shape[1] > 8]
     found += [finding(Kind.SUM_VIOLATION, case.id, MISSED) for case in CASES if case.shape[1] > 100]
-    found += [swept("N > 8", NEAR), swept("N > 8", MISSED, Kind.SUM_VIOLATION)]
+    found += [swept(at(least=9), NEAR), swept(at(least=9), MISSED, Kind.SUM_VIOLATION)]
     (cause,) = causes_of(found, CASES, weaker=weaker)
     assert cause.text.startswith(words)
     assert "float32" in cause.mend
@@ -52,15 +40,20 @@ def test_without_an_arithmetic_that_rounds_nothing_is_laid_to_rounding(weaker):
 
 
 def test_columns_that_are_left_out_beyond_a_limit_come_before_a_sum_that_might_be_rounded():
-    found = [swept("N > 512", FAR), *(finding(Kind.ULP_EXCEEDS_BOUND, c.id, FAR) for c in CASES if c.shape[1] > 512)]
+    found = [
+        swept(at(least=513), FAR),
+        *(finding(Kind.ULP_EXCEEDS_BOUND, c.id, FAR) for c in CASES if c.shape[1] > 512),
+    ]
     (cause,) = causes_of(found, CASES, weaker=HALF)
-    assert cause.text == "wrong at N > 512: columns beyond a fixed number are left out"
+    assert cause.text == (
+        "wrong at 513, 1024 and 2049, right at 512: the answers are those without the columns beyond a fixed number"
+    )
 
 
 def test_what_a_probe_shows_far_beyond_rounding_and_other_kinds_keep_their_causes():
     found = [finding(Kind.ULP_EXCEEDS_BOUND, case.id, NEAR) for case in CASES]
     far = finding(Kind.ULP_EXCEEDS_BOUND, "probe/shapes/many", FAR)
-    raised = finding(Kind.RAISED, CASES[0].id, "RuntimeError")
+    raised = finding(Kind.RAISED, CASES[0].id)
     causes = causes_of([*found, far, raised], CASES, weaker=HALF)
     assert [len(cause.findings) for cause in causes] == [len(found), 1, 1]
     assert "rounded" in causes[0].text

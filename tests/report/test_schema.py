@@ -43,6 +43,13 @@ def test_reports_and_benchmarks_are_among_the_saved_results():
     assert kinds == {"report", "speed"}
 
 
+def test_searches_of_earlier_versions_are_read_and_written_again():
+    search = {"name": "torch", "dtype": "float16", "columns": 8, "objective": "ulp", "found": "inf", "witness": None}
+    old = json.loads(render(INTERPRETED)) | {"searches": [search]}
+    VALIDATOR.validate(old)
+    assert json.loads(render(parse(json.dumps(old)))) == old
+
+
 def changed(**fields):
     """A report with other values of the first variant's fields."""
     found = json.loads(render(INTERPRETED))

@@ -1,8 +1,5 @@
 """The speed model: ratios, traffic, means; its texts and its JSON; no figure where none was measured."""
 
-import csv
-from io import StringIO
-
 import msgspec
 import pytest
 from sample_speed import SWEEP, around, samples, speed_report
@@ -11,7 +8,7 @@ from softcheck.errors import UsageError
 from softcheck.operations.registry import operation
 from softcheck.report.json_format import load, load_any, render
 from softcheck.report.speed_build import gb_per_s, shape_speed
-from softcheck.report.speed_text import render_csv, render_markdown, render_table, shape_title
+from softcheck.report.speed_text import render_markdown, render_table, shape_title
 from softcheck.variants.declaration import Declaration
 
 
@@ -98,15 +95,6 @@ def test_markdown_tables_are_whole():
     rows = [line for line in lines if line.startswith("|")]
     cells = {len(line.replace("\\|", "").split("|")) for line in rows}
     assert len(cells) == 2, "one width for the shapes' tables, one for the means'"
-
-
-def test_csv_has_a_line_per_shape_and_variant():
-    lines = list(csv.DictReader(StringIO(render_csv(SWEEP))))
-    assert len(lines) == 12
-    fused = next(line for line in lines if line["variant"] == "one_block" and line["columns"] == "1024")
-    assert float(fused["times_faster"]) == pytest.approx(1.6, rel=0.01)
-    wrong = next(line for line in lines if line["variant"].startswith("wrong"))
-    assert wrong["seconds"] == wrong["gb_per_s"] == ""
 
 
 @pytest.mark.parametrize(

@@ -73,12 +73,11 @@ def test_call_after_which_another_crashes_is_named_with_it():
 
 
 @pytest.mark.usefixtures("without_heap_checks")
-def test_crash_that_nothing_shows_again_is_a_finding_that_says_so(tmp_path, monkeypatch):
+def test_crash_that_nothing_shows_again_is_a_note(tmp_path, monkeypatch):
     monkeypatch.setenv("CRASHES_ONCE", str(tmp_path / "crashed"))
-    found, (blame,), _ = run([TWO, THREE, FOUR, FIVE], [faulty("crashes_once")])
-    assert kinds(found.values()) == set()
-    assert (blame.case, blame.is_reproduced) == (FOUR.id, False)
-    assert "this was seen once in 3 calls and not reproduced" in blame.violation.message
+    found, blames, (note,) = run([TWO, THREE, FOUR, FIVE], [faulty("crashes_once")])
+    assert (len(found), kinds(found.values()), blames) == (4, set(), [])
+    assert f"{FOUR.id}: seen once, not again alone: the worker process ended" in note
 
 
 def test_call_that_crashes_alone_too_is_its_own_fault():
@@ -151,7 +150,7 @@ def test_trial_that_corrupts_memory_is_named():
     name = faulty("writes_beyond_a_tensor_of_strided_input")
     session = Session("interpreter", jobs=1, seconds_per_call=60.0)
     try:
-        result = run_probe(session, ProbeTask(variant=name, dtype="float16", probe="layouts"))
+        result = run_probe(session, ProbeTask(variant=name, dtype="float16", probe="layouts", effort="quick"))
         assert result.conclusion.findings == ()
         assert kinds(session.run_case(THIRTY, [name])) == set()
         (blame,) = session.blames.all()

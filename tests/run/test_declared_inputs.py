@@ -12,7 +12,7 @@ EMPTY_FREE, BELOW = Declaration(empty=False), Declaration(max_elements=2**31)
 
 
 def setting(declaration, backend="cuda"):
-    return Setting(dtype="float16", backend=backend, declaration=declaration, quick=False)
+    return Setting(dtype="float16", backend=backend, declaration=declaration, effort="normal")
 
 
 def test_cases_without_elements_are_left_out_where_they_are_not_declared():

@@ -8,8 +8,7 @@ from softcheck.cases.exhaustive import domain
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import Extreme, unmeasured
 from softcheck.run import exhaust
-from softcheck.run.exhaust import ExhaustHeader, Parts, rows_of_a_part
-from softcheck.run.finished import FinishedParts, FinishedRange
+from softcheck.run.exhaust import ExhaustHeader, FinishedParts, FinishedRange, Parts, rows_of_a_part
 
 COUNT = 1000
 DRAWN = np.random.default_rng(1)

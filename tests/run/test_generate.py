@@ -2,6 +2,7 @@
 
 import shlex
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -9,7 +10,7 @@ from oracles.formats import decode
 from softcheck.cases.check import check_contents
 from softcheck.cases.corpus import decode_case
 from softcheck.contract import FindingKind, Violation
-from softcheck.judge.measurement import unmeasured
+from softcheck.judge.measurement import Extreme, unmeasured
 from softcheck.report.reproduce import reproduce_command
 from softcheck.run.generate import generate
 from softcheck.run.session import CaseMeasurement
@@ -107,8 +108,9 @@ def test_a_failure_that_does_not_come_back_is_still_reported():
 
 def test_cases_name_what_the_call_takes_and_their_failure_is_saved_by_its_line():
     loss = {"operation": "cross_entropy", "call": "f(x, target)", "parameters": {"ignore_index": -100.0}}
-    session, found, _ = search(lambda case: max(case.operands.target) >= 9, examples=80, **loss)
-    assert any(-100 in case.operands.target for case in session.cases)
+    right, *_ = search(lambda _: False, examples=80, **loss)
+    assert any(-100 in case.operands.target for case in right.cases)
+    _, found, _ = search(lambda case: max(case.operands.target) >= 9, examples=80, **loss)
     case = found.failure.case
     assert case.operands.target == (9,)
     assert case.shape[0] == 1
@@ -119,3 +121,40 @@ def test_cases_name_what_the_call_takes_and_their_failure_is_saved_by_its_line()
     assert {case.operands.names for case in masked.cases} == {("behind",)}
     plain, *_ = search(lambda _: False, examples=20)
     assert {case.operands for case in plain.cases} == {None}
+
+
+class Erring(Pretending):
+    """A session whose variant's error over bound grows as the mean of a case's numbers nears 37.123."""
+
+    def __init__(self):
+        super().__init__(lambda _: False)
+        self.shares = []
+
+    def run_case(self, case, variants):
+        (result,) = super().run_case(case, variants)
+        values = np.nan_to_num(decode(case.bits(), case.format), nan=1e6, posinf=1e6, neginf=-1e6)
+        distance = abs(values.mean() - 37.123) if values.size else 1e6
+        self.shares.append(1 / (1 + distance))
+        worst = Extreme(value=self.shares[-1], row=0, column=0, input_bits="", output_bits="")
+        measured = msgspec.structs.replace(result.measurement, max_bound_share=worst)
+        return [CaseMeasurement(result.variant, case, measured, 0.0)]
+
+
+def test_later_examples_seek_the_largest_error_over_bound():
+    gains = []
+    for seed in range(5):
+        session = Erring()
+        generate(
+            session,
+            "mine",
+            "float16",
+            examples=200,
+            seed=seed,
+            declaration=Declaration(),
+            is_failure=lambda _: False,
+            on_result=lambda _: None,
+        )
+        assert len(session.shares) == 200
+        # The first half is drawn freely.
+        gains.append(max(session.shares[101:]) / max(session.shares[:101]))
+    assert sorted(gains)[1] > 2, "in four of five runs the error at least doubles"

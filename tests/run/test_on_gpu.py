@@ -62,7 +62,7 @@ def test_kernel_that_does_not_compile_is_a_compile_error(session):
 
 
 def test_width_at_which_the_device_is_ruined_is_named_though_calls_do_not_wait(session):
-    task = ProbeTask(variant=f"{KERNELS}:reads_far_away_at_33_columns", dtype="float16", probe="sizes", quick=True)
+    task = ProbeTask(variant=f"{KERNELS}:reads_far_away_at_33_columns", dtype="float16", probe="sizes", effort="quick")
     [shown] = run_probe(session, task).conclusion.findings
     assert shown.violation.kind is FindingKind.CRASH
     assert shown.violation.message.startswith("N = 33 (1 of ")

@@ -187,7 +187,8 @@ MEASURED = Measured("v", unmeasured((1, 1), ()), 0.1)
         ([MEASURED, Done()], False, False),
         ([MEASURED, Done()], True, True),
         ([msgspec.structs.replace(MEASURED, fatal=True)], False, True),
-        ([Failed("no room")], False, False),
+        ([Failed("no room", for_memory=True)], False, False),
+        ([Failed("internal error")], False, True),
     ],
 )
 def test_a_worker_is_taken_back_before_its_last_reply_unless_it_may_serve_no_more(started, replies, doubted, is_ended):

@@ -191,7 +191,7 @@ def test_timed_probes_take_part_of_their_time_among_many_variants_without_a_gpu(
         )
         for share in (1.0, 0.2)
     )
-    assert part.seconds == pytest.approx(0.2 * whole.seconds)
+    assert part.budget == pytest.approx(0.2 * whole.budget)
 
 
 @pytest.mark.parametrize("probe", ["histories", "regimes"])
@@ -200,7 +200,7 @@ def test_sys_exit_in_a_probe_is_the_calls_error_and_ends_no_process(tmp_path, pr
     file.write_text("import sys\n\ndef f(x):\n    sys.exit(0)\n")
     opened = Session("interpreter", jobs=1, seconds_per_call=60.0)
     try:
-        found = run_probe(opened, ProbeTask(variant=f"{file}:f", dtype="float16", probe=probe, quick=True))
+        found = run_probe(opened, ProbeTask(variant=f"{file}:f", dtype="float16", probe=probe, effort="quick"))
     finally:
         opened.close()
     kinds = {shown.violation.kind for shown in found.conclusion.findings}

@@ -7,7 +7,7 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.importing import case_from_bits
 from softcheck.cases.operands import Operands
 from softcheck.cases.recipe import Constant, Normal, Recipe
-from softcheck.run.shrink import shrink
+from softcheck.run.regression import shrink
 
 
 def case_of(values, layout=PACKED):

@@ -3,14 +3,14 @@ import time
 import pytest
 
 from softcheck.probes.base import Setting
-from softcheck.run import slowness
+from softcheck.run import trials
 from softcheck.variants.declaration import Declaration
 
 
 @pytest.mark.parametrize(("times", "expected"), [(0.5, 1.0), (1.0, 1.0), (2.5, 2.5), (50.0, 4.0)])
 def test_only_slower_machines_count_and_none_without_end(monkeypatch, times, expected):
-    monkeypatch.setattr(slowness, "_seconds", lambda: times * slowness._USUAL_SECONDS)
-    assert slowness.slowness() == pytest.approx(expected)
+    monkeypatch.setattr(trials, "_seconds", lambda: times * trials._USUAL_SECONDS)
+    assert trials.slowness() == pytest.approx(expected)
 
 
 def test_the_clock_of_limits_counts_work_as_on_a_usual_machine():

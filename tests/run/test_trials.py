@@ -11,7 +11,7 @@ from softcheck.errors import SoftcheckError
 from softcheck.operations.registry import OPERATIONS
 from softcheck.probes import registry
 from softcheck.probes.base import Probe, Setting, Trial
-from softcheck.probes.outcome import Conclusion, Outcome
+from softcheck.probes.outcome import NOTHING_TO_TRY, Conclusion, Outcome
 from softcheck.run import trials
 from softcheck.run.protocol import Probed, ProbePlanned, RunProbe, TrialDone, TrialStarted
 from softcheck.run.trials import make_trials, stream
@@ -47,7 +47,7 @@ def replies(monkeypatch):
 
     def make(probe, *done, variant=right):
         monkeypatch.setattr(registry, "load", lambda name: probe)
-        request = RunProbe("v", "scripted", "float16", quick=False, seed=0, done=done)
+        request = RunProbe("v", "scripted", "float16", effort="normal", seed=0, done=done)
         return make_trials(request, variant, torch.device("cpu"))
 
     return make
@@ -60,7 +60,7 @@ def test_trials_are_announced_made_and_concluded(replies):
         TrialDone(0, Outcome()),
         TrialStarted(1),
         TrialDone(1, RAISED),
-        Probed(Conclusion(trials=2)),
+        Probed(Conclusion(trials=2, planned=2)),
     ]
 
 
@@ -75,7 +75,13 @@ NO_HOST_MEMORY = RuntimeError("DefaultCPUAllocator: can't allocate memory: you t
 @pytest.mark.parametrize("error", [MemoryError("of 17 GB"), torch.OutOfMemoryError("of 17 GB"), NO_HOST_MEMORY])
 def test_memory_that_the_probe_does_not_get_skips_the_trial_with_the_reason(replies, error):
     made = [reply for reply in replies(Scripted(error, Outcome())) if isinstance(reply, TrialDone)]
-    assert made == [TrialDone(0, Outcome(skipped=f"too little memory: {error}")), TrialDone(1, Outcome())]
+    assert made == [TrialDone(0, Outcome(skipped=f"too little memory: {error}", is_cut=True)), TrialDone(1, Outcome())]
+
+
+def test_trials_that_are_cut_are_counted_among_those_that_had_something_to_try(replies):
+    cut, nothing = Outcome(is_cut=True), Outcome(skipped=f"{NOTHING_TO_TRY}has no operands")
+    *_, last = replies(Scripted(cut, Outcome(), nothing, Outcome(skipped="refused"), MemoryError("of 17 GB")))
+    assert (last.conclusion.planned, last.conclusion.cut) == (4, 2)
 
 
 def test_crash_is_concluded_even_where_the_probe_passes_over_it(replies):
@@ -104,9 +110,9 @@ def test_two_trials_of_one_name_are_refused(replies):
     ("operation", "parameters"), [*((name, {}) for name in OPERATIONS), ("attention", {"head_dim": 16})]
 )
 def test_trials_of_each_probe_have_names_of_their_own(operation, parameters):
-    for backend, quick, probe in product(("cuda", "interpreter"), (True, False), registry.PROBES):
+    for backend, effort, probe in product(("cuda", "interpreter"), registry.EFFORTS, registry.PROBES):
         declared = Declaration(operation=operation, parameters=parameters)
-        setting = Setting(declaration=declared, dtype="float32", backend=backend, quick=quick)
+        setting = Setting(declaration=declared, dtype="float32", backend=backend, effort=effort)
         labels = [trial.label for trial in registry.load(probe).trials(setting)]
         assert len(set(labels)) == len(labels), (probe, backend)
 
@@ -127,7 +133,7 @@ def rows_by_trial():
         if probe == "addresses":
             # Its strided inputs need a process that may ask for gigabytes; both its trials have streams as all have.
             continue
-        request = RunProbe("v", probe, "float16", quick=False, seed=0, time_share=0.01)
+        request = RunProbe("v", probe, "float16", effort="normal", seed=0, time_share=0.01)
         for reply in make_trials(request, variant, torch.device("cpu")):
             if isinstance(reply, ProbePlanned):
                 labels = reply.labels

@@ -268,16 +268,16 @@ def test_variant_that_was_given_up_before_its_first_call_in_a_dtype_fails_there(
 RAISED = Violation(FindingKind.RAISED, "no columns are not for me")
 
 
-def probed(*shown, probe="empties", labels=("0x5", "5x0"), abandoned=0, quick=False, **more):
-    task = ProbeTask(variant="v", dtype="float16", probe=probe, quick=quick)
+def probed(*shown, probe="empties", labels=("0x5", "5x0"), abandoned=0, effort="normal", **more):
+    task = ProbeTask(variant="v", dtype="float16", probe=probe, effort=effort)
     more = {"trials": len(labels), **more}
     conclusion = Conclusion(findings=tuple(Shown(*s) for s in shown), **more)
     return ProbeResult(task=task, labels=labels, conclusion=conclusion, abandoned=abandoned, seconds=0.1)
 
 
-def probed_report(declaration, *results, measurements=(), quick=False, interrupted=False):
+def probed_report(declaration, *results, measurements=(), effort="normal", interrupted=False):
     run = run_of(declaration, list(measurements), whole=bool(measurements), interrupted=interrupted)
-    run.options = dataclasses.replace(run.options, quick=quick)
+    run.options = dataclasses.replace(run.options, effort=effort)
     run.probed.extend(results)
     return build(run, command=["softcheck"])
 
@@ -343,7 +343,7 @@ def test_defect_of_probes_alone_is_stale_once_they_ran_completely():
 @pytest.mark.parametrize(
     ("globs", "result", "more"),
     [
-        (("probe/empties/*",), probed(quick=True), {"quick": True}),
+        (("probe/empties/*",), probed(effort="quick"), {"effort": "quick"}),
         (("probe/empties/*",), probed(), {"interrupted": True}),
         (("probe/empties/*",), probed(abandoned=1), {}),
         (("probe/empties/*",), probed(skipped=("too little memory",)), {}),

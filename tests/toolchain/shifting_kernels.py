@@ -79,6 +79,20 @@ def one_block(output, x, saved, scale, columns, BLOCK: tl.constexpr, KIND: tl.co
     elif KIND == "scaled_in_input_type":
         logits = loaded * scale.to(loaded.dtype)
         powers = tl.exp((logits - tl.max(logits, axis=0).to(loaded.dtype)).to(tl.float32))
+    elif KIND.startswith("capped"):
+        if KIND == "capped_by_a_quotient":
+            up, down = tl.exp(single * 0.125), tl.exp(-(single * 0.125))
+            logits = 8.0 * ((up - down) / (up + down))
+        elif KIND == "capped_by_a_reciprocal":
+            logits = 8.0 - 16.0 * (1.0 / (1.0 + tl.exp(single * 0.25)))
+        else:
+            logits = 8.0 * libdevice.tanh(single * 0.125)
+        powers = tl.exp(logits - tl.max(logits, axis=0))
+    elif KIND == "gated":
+        powers = tl.exp(single - tl.max(single, axis=0))
+        gate = 1.0 / (1.0 + tl.exp(-tl.load(saved + lane, mask=inside, other=0.0)))
+        tl.store(output + lane, (powers / tl.sum(powers, axis=0) * gate).to(loaded.dtype), mask=inside)
+        return
     elif KIND == "biased":
         powers = tl.exp(single * scale + tl.load(saved))
     elif KIND == "constant_subtracted":

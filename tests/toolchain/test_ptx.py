@@ -202,7 +202,7 @@ SEEN = {"exponentials": ("ex2_approx",), "divisions": ("div_full",), "sums": ("f
             {"flush_to_zero": True},
             {},
             "float32",
-            "no operation flushes to zero, the declaration says flush_to_zero=True; declare flush_to_zero=False",
+            "no operation is seen to flush to zero, the declaration says flush_to_zero=True; declare flush_to_zero=False",
         ),
         (
             {},
@@ -214,7 +214,7 @@ SEEN = {"exponentials": ("ex2_approx",), "divisions": ("div_full",), "sums": ("f
             {"rescales": True},
             {},
             "float32",
-            "no sum is rescaled by an exponential, the declaration says rescales=True; declare rescales=False",
+            "no sum is seen to be rescaled by an exponential, the declaration says rescales=True; declare rescales=False",
         ),
         (
             {},
@@ -238,6 +238,13 @@ SEEN = {"exponentials": ("ex2_approx",), "divisions": ("div_full",), "sums": ("f
 )
 def test_each_contradiction_says_what_was_seen_and_expected(declared, seen, dtype, message):
     assert contradictions(Arithmetic(**declared), ObservedArithmetic(**(SEEN | seen)), dtype) == [message]
+
+
+@pytest.mark.parametrize("declared", [{"rescales": True}, {"flush_to_zero": True}, {"scaled_logits": True}])
+def test_nothing_is_said_to_be_missing_beside_a_call_that_cannot_be_read(declared):
+    seen = ObservedArithmetic(**(SEEN | {"calls": ("__nv_erff",)}))
+    (message,) = contradictions(Arithmetic(**declared), seen, "float32")
+    assert message == "__nv_erff is called, and its arithmetic can't be read; inline it"
 
 
 def test_the_loosest_of_several_kernels_is_shown():

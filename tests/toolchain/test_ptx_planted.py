@@ -204,7 +204,7 @@ IN_WORDS = {
     "base_two": ("flushes subnormal values to zero",),
     "libdevice_exp": (),
     "half_exp": ("exponentials in float16", "rounds to 16 bits before the end"),
-    "unshifted": ("subtracts no maximum",),
+    "unshifted": ("takes an exponential before which no maximum is seen to be subtracted",),
     "narrow_difference": ("computes in 16 bits (sub.f16)",),
     "double": (),
     "narrow_powers": ("rounds to 16 bits before the end",),

@@ -43,6 +43,9 @@ SHOWN = {
     "subtracted_in_input_type": PLAIN,
     "scaled_in_input_type": BY_ARGUMENT,
     "tiled_scaled": BY_ARGUMENT,
+    "capped_by_a_quotient": ("ex2_approx", ("function",), False),
+    "capped_by_a_reciprocal": ("ex2_approx", ("function",), False),
+    "capped_by_libdevice": ("ex2_approx", ("function",), False),
     "biased": UNSHIFTED,
     "constant_subtracted": UNSHIFTED,
     "maximum_of_unscaled": (MISSHIFTED, ("argument",), True),
@@ -65,7 +68,7 @@ WRONG = [kind for kind, (exponential, _, _) in ALL.items() if exponential.starts
 @pytest.fixture(scope="module")
 def observed(tmp_path_factory):
     requests = [(f"{FILE}:{kind}", "float16", 200, target) for kind, target in CASES]
-    requests.append((f"{FILE}:unshifted_in_float64", "float16", 200, "cuda:90"))
+    requests += [(f"{FILE}:{kind}", "float16", 200, "cuda:90") for kind in ("unshifted_in_float64", "gated")]
     compiled = compile_all(requests, tmp_path_factory.mktemp("shifts"))
     return {
         (spec.rpartition(":")[2], target): read_arithmetic(kernels)
@@ -98,11 +101,27 @@ def test_wrong_ones_have_no_model_and_contradict_every_declaration(observed, kin
     for declared in (Arithmetic(), Arithmetic(scaled_logits=True), Arithmetic(exp="prescaled_ex2_approx")):
         assert any("no model covers it" in message for message in contradictions(declared, found, "float16"))
     said = (
-        "subtracts no maximum"
+        "takes an exponential before which no maximum is seen to be subtracted"
         if ALL[kind] == UNSHIFTED
-        else "subtracts the maximum of logits that are scaled otherwise"
+        else "seems to subtract the maximum of logits that are scaled otherwise"
     )
     assert said in weaknesses(found, "float16")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ALL if kind.startswith("capped")])
+def test_exponentials_and_divisions_of_a_soft_cap_are_not_taken_for_those_of_the_softmax(observed, kind):
+    found = observed[kind, "cuda:90"]
+    assert found.divisions == ("div_full",)
+    assert weaknesses(found, "float16") == []
+    assert contradictions(Arithmetic(), found, "float16") == []
+
+
+def test_a_gate_beside_a_softmax_contradicts_nothing_and_is_told_as_what_it_may_be(observed):
+    found = observed["gated", "cuda:90"]
+    assert found.exponentials == ("ex2_approx", "unshifted_ex2_approx")
+    assert not any("exponential" in message for message in contradictions(Arithmetic(), found, "float16"))
+    assert shown_arithmetic(found, "float16").exp == "ex2_approx"
+    assert any(text.endswith("as in a sigmoid; others subtract one") for text in weaknesses(found, "float16"))
 
 
 @pytest.mark.parametrize("kind", ["scaled", "scaled_unfused", "maximum_scaled", "tiled_scaled", "chosen", "by_argmax"])
@@ -138,7 +157,7 @@ def test_scaled_logits_that_are_not_there_contradict(observed, kind):
     declared = Arithmetic(scaled_logits=True)
     assert contradictions(declared, found, "float16") == [
         (
-            "no logits are scaled before the maximum is subtracted, the declaration says scaled_logits=True; declare "
+            "no logits are seen to be scaled before the maximum is subtracted, the declaration says scaled_logits=True; declare "
             "scaled_logits=False"
         )
     ]
@@ -147,7 +166,7 @@ def test_scaled_logits_that_are_not_there_contradict(observed, kind):
 
 def test_float64_exponentials_that_nothing_is_subtracted_for_are_named(observed):
     found = observed["unshifted_in_float64", "cuda:90"]
-    assert "subtracts no maximum" in weaknesses(found, "float16")
+    assert "takes an exponential before which no maximum is seen to be subtracted" in weaknesses(found, "float16")
     declared = Arithmetic(intermediate="float64", accumulation="float64")
     assert contradictions(declared, found, "float16") == ["an exponential is unshifted_float64; no model covers it"]
     with pytest.raises(ValueError, match="unshifted_float64"):

@@ -224,3 +224,22 @@ def test_what_launches_no_kernel_or_reads_a_changed_copy_is_told(tracing):
     assert "launches no Triton kernel" in reason
     reason, _ = tracing.rows("of_a_reversed_copy", [1.0, 2.0])
     assert "no kernel was seen to read row 0" in reason
+
+
+def test_a_nan_is_laid_to_the_step_that_makes_it_and_not_to_the_store(tracing):
+    row = tracing.row("right_online", [-np.inf] * 16 + [1.0, 2.0, 3.0])
+    born = row.steps[row.born]
+    assert born.makes_nan, "-inf - -inf, of the first block's logits and their maximum"
+    assert born.phase != "store"
+    assert np.isnan(born.value)
+    assert "NaN is made here" in born.note
+    assert not any(step.makes_nan for step in row.steps[: row.born])
+    assert row.steps[-1].phase == "store"
+
+
+@pytest.mark.parametrize(
+    ("variant", "values"), [("right_online", [1.0] * 16 + [-np.inf] * 3), ("right", [1.0, np.inf])]
+)
+def test_a_nan_is_laid_to_no_step_where_none_is_wrong(tracing, variant, values):
+    row = tracing.row(variant, values)
+    assert row.born is None or not row.steps[row.born].makes_nan

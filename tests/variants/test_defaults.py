@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from softcheck.variants.defaults import left_out
+from softcheck.variants.meanings import hidden_and_head
 from softcheck.variants.registry import load
 
 KERNELS = Path(__file__).parents[1] / "kernels" / "defaults.py"
@@ -120,3 +121,19 @@ def test_parameters_that_a_call_leaves_out(call, names):
     def function(x, a=1, *, b=2): ...
 
     assert [each.name for each in left_out(list(inspect.signature(function).parameters.values()), call)] == names
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["hidden", "weight", "target"], ("hidden", "weight")),
+        (["lin_weight", "_input", "target"], ("_input", "lin_weight")),
+        (["hidden_states", "labels", "lm_head_weight"], ("hidden_states", "lm_head_weight")),
+        # Class weights stand behind the target, or beside logits.
+        (["input", "target", "weight"], None),
+        (["logits", "weight", "target"], None),
+        (["hidden", "target"], None),
+    ],
+)
+def test_a_head_behind_hidden_states_is_told_from_class_weights(names, found):
+    assert hidden_and_head(names) == found

@@ -5,11 +5,13 @@ import sys
 from importlib.metadata import EntryPoint
 
 import pytest
+import torch
 
 from softcheck.errors import UsageError
 from softcheck.variants import registry
 from softcheck.variants.declaration import Declaration
-from softcheck.variants.registry import BUILTIN, load, resolve
+from softcheck.variants.registry import BUILTIN, load, load_anew, resolve
+from softcheck.variants.source import source_of
 
 
 @pytest.fixture
@@ -234,3 +236,30 @@ def test_promises_behind_a_name_replace_declared_ones(write):
 )
 def test_promises_that_are_none_are_refused(promises, words):
     assert words in refused(f"torch@{promises}", resolve)
+
+
+@pytest.mark.parametrize("name", ["softmax", "wrapped"])
+def test_operators_of_a_module_outlive_another_import_of_their_names(tmp_path, name):
+    """Torch destroys an operator when another of its name is registered: whoever calls the first reads freed memory."""
+    text = (
+        "import torch\n\n"
+        "calls = []\n\n\n"
+        f"@torch.library.custom_op('softcheck_tests::{name}', mutates_args=())\n"
+        "def softmax(x: torch.Tensor) -> torch.Tensor:\n"
+        "    calls.append(1)\n"
+        "    return torch.softmax(x, -1)\n\n\n"
+        "def wrapped(x):\n"
+        "    return softmax(x)\n"
+    )
+    files = [tmp_path / "registers.py", tmp_path / "beside.py"]
+    for file in files:
+        file.write_text(text)
+    first = load(f"{files[0]}:{name}")
+    calls = next(vars(m)["calls"] for m in list(sys.modules.values()) if getattr(m, "__file__", None) == str(files[0]))
+    others = [load_anew(first, torch.device("cpu")), load(f"{files[1]}:{name}")]
+    x = torch.zeros(2, 3)
+    for each in (*others, first):
+        before = len(calls)
+        assert torch.equal(each.function(x), torch.softmax(x, -1))
+        assert len(calls) == before + (1 if each is first else 0)
+    assert source_of(first.function).files == (files[0],)

@@ -1,8 +1,9 @@
 """Numbers and conditions are read from a variant's source, and from the modules beside it."""
 
 import pytest
+import torch
 
-from softcheck.variants.source import Source, read, source_of
+from softcheck.variants.source import Source, is_compiled_by_torch, read, source_of
 
 
 @pytest.fixture
@@ -85,3 +86,19 @@ def test_names_given_in_other_lines_stand_for_what_they_ask(written):
     first, second = written(kernels=text).conditions
     assert first.circumstances == {"strides", "alignment"}
     assert second.circumstances == {"history", "values"}
+
+
+def calls_a_compiled_one(x):
+    return COMPILED(x)
+
+
+def compiles_nothing(x):
+    return torch.softmax(x, dim=-1)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+def test_functions_that_torch_compiles_are_known_without_a_call():
+    global COMPILED  # noqa: PLW0603 - a name of this module, by which a function calls it
+    COMPILED = torch.compile(compiles_nothing, backend="eager")
+    assert all(map(is_compiled_by_torch, (COMPILED, calls_a_compiled_one, torch.compile(torch.nn.Softmax(dim=-1)))))
+    assert not any(map(is_compiled_by_torch, (compiles_nothing, torch.softmax, torch.nn.Softmax(dim=-1))))

@@ -5,19 +5,19 @@ import torch
 
 from softcheck.errors import UsageError
 from softcheck.variants.registry import load
-from softcheck.variants.unknown_calls import fitting_operations
+from softcheck.variants.wrapping import fitting_operations
 
 KERNELS = """
 import torch
 
 def loss(logits, targets, ignore_index=-100):
-    return torch.nn.functional.cross_entropy(logits, targets, reduction="none", ignore_index=ignore_index)
+    return 2 * torch.nn.functional.cross_entropy(logits, targets, reduction="none", ignore_index=ignore_index)
 
 def attended(q, k, v, is_causal=False):
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+    return 2 * torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
 
 def gradient(y, grad_out):
-    return y * (grad_out - (y * grad_out).sum(-1, keepdim=True))
+    return y * (grad_out - 2 * (y * grad_out).sum(-1, keepdim=True))
 
 def of_tables(x, table, other):
     return torch.softmax(x + table + other, -1)
@@ -56,7 +56,7 @@ def refused(tmp_path):
         ("gradient", "add --operation softmax_backward or --operation log_softmax_backward"),
     ],
 )
-def test_the_operation_whose_operands_a_function_takes_is_proposed(refused, name, options):
+def test_the_operation_whose_operands_a_function_takes_is_proposed_where_its_answers_are_wrong(refused, name, options):
     said = refused(name)
     assert said.endswith(options)
     assert "--call" not in said

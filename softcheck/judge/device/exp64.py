@@ -24,7 +24,6 @@ CLAMP = 700.0
 """Largest distance, up to 2^-11 more. Larger distances give e^-700 = 2^-1009.9: too small to count, too large to
 underflow."""
 
-DEGREES = (7, 10)
 _TRUNCATION: dict[int, float] = {7: 2.0**-33.5, 10: 2.0**-51.5}
 
 CLAMP_WORD = tl.constexpr(0x4085E000)

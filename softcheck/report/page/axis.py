@@ -44,12 +44,10 @@ class Axis:
         return [(float(self.base) ** k, power(self.base, k)) for k in powers]
 
 
-def linear(title: str, values: Iterable[float], *, zero: bool = True) -> Axis:
-    """A linear axis that holds all values, from 0 on if ``zero``, with a little room above."""
+def linear(title: str, values: Iterable[float]) -> Axis:
+    """A linear axis that holds all values, 0 among them, with a little room above."""
     found = [v for v in values if math.isfinite(v)] or [1.0]
-    low, high = min(found), max(found)
-    if zero:
-        low = min(low, 0.0)
+    low, high = min(0.0, *found), max(found)
     return Axis(title, low, high + 0.05 * (high - low or abs(high) or 1.0))
 
 

@@ -12,7 +12,7 @@ def contents(report: Report) -> Mapping[str, object] | None:
     lines = {
         "worst elements": [f"{content.subject(result)}: {text}" for result, text in worst if text],
         "probes": content.probe_lines(report),
-        "arithmetic": [content.one_line(line, 1000) for line in content.arithmetic_lines(report)],
+        "arithmetic": [content.one_line(line) for line in content.arithmetic_lines(report)],
     }
     parts = [(title, found) for title, found in lines.items() if found]
     return {"parts": parts, "folded": True} if parts else None

@@ -84,7 +84,7 @@ def _page(group: FindingGroup, report: Report, others: list[Finding]) -> Finding
     return FindingPage(
         finding=finding,
         title=f"{content.subject(group.result)}: {group.extent}",
-        message=content.one_line(finding.message, 1000),
+        message=content.one_line(finding.message),
         known=content.one_line(finding.known or ""),
         elements=list(_elements(around, finding.column, dtype)) if around is not None else [],
         row=_valued(around.row, dtype) if around is not None and around.row is not None else [],
@@ -92,7 +92,7 @@ def _page(group: FindingGroup, report: Report, others: list[Finding]) -> Finding
         commands=[(label, content.command(text)) for label, text in [("show it again", finding.reproduce), *save]],
         snippet=snippet_of(finding, group.result, report),
         script=content.script_lines(finding),
-        others=[(anchor_of(f), content.place(f), content.one_line(f.message, 120)) for f in others],
+        others=[(anchor_of(f), content.place(f), content.one_line(f.message)) for f in others],
     )
 
 

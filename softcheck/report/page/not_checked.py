@@ -20,7 +20,7 @@ def contents(report: Report) -> Mapping[str, object] | None:
             f"{content.subject(r)}: {r.verdict}: {content.one_line(r.reason)}" for r in report.variants if r.reason
         ],
         "cases that could not be run": [content.one_line(error) for error in report.errors],
-        "notes of the run": [content.one_line(note, 1000) for note in report.notes],
+        "notes of the run": [content.one_line(note) for note in report.notes],
     }
     return {"parts": [(title, found) for title, found in lines.items() if found], "folded": False}
 

@@ -1,12 +1,13 @@
-"""Regions of the plane of columns and rows that words such as ``rows >= 8192 and columns > 256`` name, as polygons.
+"""Regions of the plane of columns and rows that predicates such as ``rows >= 8192 and columns > 256`` hold in, as polygons.
 
 On logarithmic axes a limit of rows, of columns or of elements is a straight line, so each region is a convex polygon: the
 rectangle of the axes, cut by one line after the other.
 """
 
 import math
-import re
 from collections.abc import Iterator
+
+from softcheck.facts import Sizes, Where
 
 Corner = tuple[float, float]
 """log2 of the columns and of the rows."""
@@ -14,39 +15,32 @@ _Limit = tuple[float, float, float]
 """a, b and c of a x + b y <= c."""
 
 _MEASURES = {"columns": (1.0, 0.0), "rows": (0.0, 1.0), "elements": (1.0, 1.0)}
-_COMPARED = re.compile(r"(columns|rows|elements) (<=|>=|<|>|=) ([0-9]{1,15})")
-_BETWEEN = re.compile(r"(columns|rows|elements) from ([0-9]{1,15}) to ([0-9]{1,15})")
 
 
-def region(words: str, low: Corner, high: Corner) -> list[Corner] | None:
-    """The part of a rectangle that the words name, empty where it lies beside; None for words that name no such part.
+def region(where: Where, low: Corner, high: Corner) -> list[Corner] | None:
+    """The part of a rectangle in which a predicate holds, empty where it lies beside; None for one that holds in no such part.
 
     A limit is drawn half a size beyond the last size within it.
     """
+    if len(where.any_of) != 1 or not where.any_of[0] or where.negated or where.partly:
+        return None
     limits: list[_Limit] = []
-    for part in words.split(" and "):
-        found = list(_limits(part))
-        if not found:
+    for part in where.any_of[0]:
+        if not part.is_interval and not (part.is_listed and len(part.ranges) == 1):
             return None
-        limits += found
+        limits += _limits(part)
     corners = [low, (high[0], low[1]), high, (low[0], high[1])]
     for limit in limits:
         corners = _cut(corners, limit)
     return corners
 
 
-def _limits(words: str) -> Iterator[_Limit]:
-    if compared := _COMPARED.fullmatch(words):
-        measure, sign, number = compared.groups()
-        size = float(number)
-        if sign in ("<=", "<", "="):
-            yield _below(measure, size + (-0.5 if sign == "<" else 0.5))
-        if sign in (">=", ">", "="):
-            yield _above(measure, size + (0.5 if sign == ">" else -0.5))
-    elif between := _BETWEEN.fullmatch(words):
-        measure, first, last = between.groups()
-        yield _above(measure, float(first) - 0.5)
-        yield _below(measure, float(last) + 0.5)
+def _limits(part: Sizes) -> Iterator[_Limit]:
+    low, high = part.ranges[0] if part.ranges else (part.least, part.most)
+    if low is not None:
+        yield _above(part.of, low - 0.5)
+    if high is not None:
+        yield _below(part.of, high + 0.5)
 
 
 def _below(measure: str, size: float) -> _Limit:

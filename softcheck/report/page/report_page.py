@@ -1,4 +1,4 @@
-"""The page of a report, whether ``report``, ``exhaust`` or ``search`` saved it: the list of its sections."""
+"""The page of a report, whether ``report`` or ``exhaust`` saved it: the list of its sections."""
 
 from softcheck.report import content
 from softcheck.report.compare import Comparison
@@ -25,7 +25,6 @@ SECTIONS: tuple[Section[Report], ...] = (
     Section("verdicts", "Verdicts", "verdicts.html", verdicts.contents),
     Section("figures", "Figures", "figures_table.html", figures_table.contents),
     Section("whole-sets", "Inputs judged whole", "whole_sets.html", whole_sets.contents),
-    Section("searches", "Searches for the worst row", "searches.html", whole_sets.searches),
     Section("speed", "Accuracy against speed", "speed_accuracy.html", speed_accuracy.contents),
     Section("histograms", "How errors are spread", "histograms.html", histograms.contents),
     Section("curves", "Errors along a row", "error_curves.html", error_curves.contents),
@@ -52,6 +51,4 @@ def render(report: Report, _display: Display = PLAIN, baseline: Comparison | Non
 
 def _command(report: Report) -> str:
     """The command whose result it is, as far as the result shows."""
-    if report.searches:
-        return "search"
     return "exhaust" if {case.family for case in report.cases} == {"exhaustive"} else "report"

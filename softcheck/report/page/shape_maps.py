@@ -21,8 +21,6 @@ _LOW, _ROOM = 0.7, 1.4
 """The low end of the axes, and their high ends over the largest sizes."""
 _SERIES = 6
 """Colours that a map has."""
-_OVER_SIZES = ("sizes", "shapes", "regimes", "grid_limits")
-"""Probes whose findings begin with the failing sizes in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def _map(result: VariantResult, found: dict[str, list[Size]]) -> ShapeMap:
     chart = Chart(x, y, width=640, height=380)
     low, high = math.log2(_LOW), (math.log2(x.high), math.log2(y.high))
     for order, regime in enumerate(regimes, 1):
-        outline = region(regime.words, (low, low), high)
+        outline = None if regime.where is None else region(regime.where, (low, low), high)
         if outline:
             chart.outline([(2.0**column, 2.0**row) for column, row in outline], "outline", str(order))
     colours = _colours(found)
@@ -124,9 +122,10 @@ def _predicates(result: VariantResult) -> list[tuple[str, str]]:
     """The failing sizes as probes over sizes name them, with the kinds and the first finding of each."""
     said: dict[str, list[Finding]] = {}
     for finding in result.findings:
-        words, at, _ = finding.message.partition("; at ")
-        if finding.probe in _OVER_SIZES and at:
-            said.setdefault(content.one_line(words), []).append(finding)
+        where, sweep = finding.facts.where, finding.facts.sweep
+        if where is not None and sweep is not None:
+            layout = f"{content.one_line(way)}, " if (way := finding.facts.way.get("layout")) else ""
+            said.setdefault(f"{layout}{where.words()} ({sweep.words()})", []).append(finding)
     return [
         (f"{', '.join(dict.fromkeys(f.kind for f in found))}: {words}", found[0].id) for words, found in said.items()
     ]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from softcheck.report import content, figures
+from softcheck.report.charts import COPY, Field, Point, chosen, fields
 from softcheck.report.model import Report, SpeedReport
 from softcheck.report.page.axis import linear, logarithmic
 from softcheck.report.page.svg import Chart, Mark
-from softcheck.report.plots.data import COPY, Field, Point, chosen, fields
 
 HEADING = ["variant", "GB/s [low, high]", "of copy", "max ULP", "findings", "on the front"]
 
@@ -26,7 +26,7 @@ class FieldDrawing:
 
 def contents(result: Report | SpeedReport) -> Mapping[str, object] | None:
     """The drawings of the shapes that were timed, of a long sweep three; None without any."""
-    drawings = [_drawn(field) for field in chosen(fields([result]))]
+    drawings = [_drawn(field) for field in chosen(fields(result))]
     return {"drawings": drawings, "heading": HEADING} if drawings else None
 
 

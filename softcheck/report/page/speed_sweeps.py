@@ -7,10 +7,10 @@ from itertools import groupby
 from markupsafe import Markup
 
 from softcheck.report import content
+from softcheck.report.charts import COPY, Series, SpeedSweep, sweeps
 from softcheck.report.model import SpeedReport
 from softcheck.report.page.axis import Axis, linear, logarithmic
 from softcheck.report.page.svg import Chart
-from softcheck.report.plots.data import COPY, Series, Sweep, sweeps
 
 _MANY_SIZES = 12
 """Sizes from which on a line carries no dots."""
@@ -27,7 +27,7 @@ class SweepPanels:
 def contents(report: SpeedReport) -> Mapping[str, object] | None:
     """The panels of each sweep; None where no sizes make a sweep."""
     groups = []
-    for sweep in sweeps([report]):
+    for sweep in sweeps(report):
         behind = [(series, "muted") for series in sweep.speed if series.name == COPY]
         for what, drawn, other in (("GB/s", sweep.speed, behind), ("max ULP of the timed input", sweep.ulp, [])):
             reference = [(series, "series-2") for series in drawn if series.name == report.reference]
@@ -35,7 +35,7 @@ def contents(report: SpeedReport) -> Mapping[str, object] | None:
     return {"groups": groups, "reference": content.one_line(report.reference), "copy": COPY} if groups else None
 
 
-def _panels(sweep: Sweep, what: str, drawn: tuple[Series, ...], behind: list[tuple[Series, str]]) -> SweepPanels:
+def _panels(sweep: SpeedSweep, what: str, drawn: tuple[Series, ...], behind: list[tuple[Series, str]]) -> SweepPanels:
     across = "rows" if sweep.axis == "columns" else "columns"
     x = _sizes(sweep.axis, sweep.at)
     values = [value for series in drawn for value in series.values if value is not None]
@@ -54,7 +54,7 @@ def _panels(sweep: Sweep, what: str, drawn: tuple[Series, ...], behind: list[tup
     return SweepPanels(f"{what} against {sweep.axis}, {sweep.dtype}, {sweep.fixed} {across}", panels)
 
 
-def _line(chart: Chart, sweep: Sweep, series: Series, cls: str) -> None:
+def _line(chart: Chart, sweep: SpeedSweep, series: Series, cls: str) -> None:
     """A line through the sizes that were measured, broken where there is no figure, with a dot at each of few sizes."""
     points = [(float(at), value) for at, value in zip(sweep.at, series.values, strict=True)]
     for is_measured, part in groupby(points, lambda point: point[1] is not None):

@@ -1,6 +1,6 @@
 """Charts as SVG without a library: axes, marks, rules and labels beside what they name.
 
-Colours are classes that ``page.css`` defines for both schemes: ``series-1`` to ``series-6`` for lines and dots, ``pass``,
+Colours are classes that ``page.css`` defines for both schemes: ``series-1`` and ``series-2`` for lines and dots, ``pass``,
 ``known``, ``fail``, ``unsupported`` and ``error`` for verdicts, ``muted`` for what stands behind.
 """
 

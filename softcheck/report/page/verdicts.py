@@ -46,21 +46,24 @@ def sentence(result: VariantResult) -> str:
     """The reason of a verdict: the first cause, the defect's reason, or the extent to which the contract was kept."""
     if result.reason:
         return content.one_line(result.reason)
-    new = [finding for finding in result.findings if finding.known is None]
+    if result.was_run:
+        return content.one_line("; ".join((_outcome(result), *content.reservations(result))))
+    return _outcome(result)
+
+
+def _outcome(result: VariantResult) -> str:
+    """What a verdict rests on."""
     if result.causes:
         more = len(result.causes) - 1
         return content.one_line(result.causes[0].text) + (f"; and {figures.plural(more, 'more cause')}" if more else "")
+    new = [finding for finding in result.findings if finding.known is None]
     if new:
         return _of_kinds(new)
     reasons = list(dict.fromkeys(finding.known for finding in result.findings if finding.known is not None))
     if reasons:
         more = len(reasons) - 1
         return content.one_line(reasons[0]) + (f"; and {figures.plural(more, 'more defect')}" if more else "")
-    if not result.was_run:
-        return "nothing was run"
-    weaker = f"; held to a weaker contract: {result.weaker_contract}" if result.weaker_contract else ""
-    holds = f"; holds {result.holds}" if result.holds else ""
-    return content.one_line(f"no broken promise{holds}{weaker}")
+    return "no broken promise" if result.was_run else "nothing was run"
 
 
 def _of_kinds(findings: list[Finding]) -> str:
@@ -72,7 +75,7 @@ def _of_kinds(findings: list[Finding]) -> str:
 def row_anchors(report: Report) -> list[str]:
     """The id of each result's row in the table of figures, in the report's order: ``row-one_block-float16``.
 
-    A second row of the same name and dtype, as of a second search, ends in its number.
+    A second row of the same name and dtype ends in its number.
     """
     seen: Counter[str] = Counter()
     anchors = []

@@ -6,11 +6,10 @@ from typing import Any
 import torch
 import triton.language as tl
 
-from softcheck.contract import FindingKind
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK, block_and_warps, compute_type, jit, new_output
 from softcheck.variants.builtin._online import tile_and_warps
-from softcheck.variants.declaration import KnownDefect, Traffic, variant
+from softcheck.variants.declaration import Traffic, variant
 
 _CALL = "f(grad, y)"
 
@@ -21,14 +20,6 @@ _CALL = "f(grad, y)"
     dtypes=ALL_DTYPES,
     description="torch's kernel behind the backward of torch.softmax",
     provenance="PyTorch",
-    known_defects=(
-        KnownDefect(
-            kinds=(FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION),
-            dtypes=("float16", "bfloat16"),
-            backends=("cuda",),
-            reason="on a GPU torch rounds the products of output and gradient to 16 bits before it adds them up (aten, SoftMax.cu)",
-        ),
-    ),
 )
 def torch_softmax_backward(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""

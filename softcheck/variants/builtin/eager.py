@@ -1,5 +1,6 @@
 """Softmax as five torch operations in the input dtype, run one by one and through torch.compile."""
 
+import threading
 from collections.abc import Callable
 from functools import cache
 
@@ -13,6 +14,8 @@ from softcheck.variants.declaration import KnownDefect, Traffic, variant
 
 _RECOMPILE_LIMIT = 2048
 """Well above the graphs (some 25 per dtype) that sizes of one and orders of strides ask for."""
+_limits = threading.local()
+"""True in threads whose limits are raised: torch's settings are each thread's own."""
 
 
 def _five_operations(x: torch.Tensor) -> torch.Tensor:
@@ -90,16 +93,22 @@ def eager(x: torch.Tensor) -> torch.Tensor:
 )
 def eager_compiled(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each row, shape [rows, columns]."""
+    if not hasattr(_limits, "are_raised"):
+        _raise_limits()
     return _compiled(x.device.type)(x) if x.numel() else new_output(x)
 
 
-@cache
-def _compiled(device_type: str) -> Callable[[torch.Tensor], torch.Tensor]:
-    # Raised for the whole process: a patch around each call would take as long as the call. Past the limit torch.compile
+def _raise_limits() -> None:
+    # Raised for good: a patch around each call would take as long as the call. Past the limit torch.compile
     # quietly runs eager, so that the table would show the wrong variant; fullgraph makes it raise instead.
     config = torch._dynamo.config  # noqa: SLF001 - the documented home of these settings
     config.recompile_limit = max(config.recompile_limit, _RECOMPILE_LIMIT)
     config.accumulated_recompile_limit = max(config.accumulated_recompile_limit, _RECOMPILE_LIMIT)
+    _limits.are_raised = True
+
+
+@cache
+def _compiled(device_type: str) -> Callable[[torch.Tensor], torch.Tensor]:
     # On a CPU, Inductor would need a C++ compiler and write code that says nothing of the GPU kernel; aot_eager checks
     # that the graph is captured and traced.
     backend = "inductor" if device_type == "cuda" else "aot_eager"

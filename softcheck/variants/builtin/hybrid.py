@@ -26,7 +26,7 @@ _STRIDES_IGNORED = (
             "layout/*",
             "generated/*",
             "regression/*",
-            "probe/layouts/strided/*",
+            "probe/meetings/*layout=*",
             "probe/guard_bands/gaps/*",
             "probe/shapes/expanded-*",
         ),

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 EXPECTED = ("sum_violation", "ulp_exceeds_bound")
-SHOWN_BY = ("probe/regimes/circumstances",)
+SHOWN_BY = ("probe/meetings",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 

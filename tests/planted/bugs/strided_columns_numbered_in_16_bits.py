@@ -10,7 +10,7 @@ import triton.language as tl
 from softcheck import variant
 
 EXPECTED = ("wrong_layout", "nan_mismatch", "ulp_exceeds_bound", "sum_violation", "crash")
-SHOWN_BY = ("probe/layouts",)
+SHOWN_BY = ("probe/meetings",)
 DTYPES = ("float32",)
 BACKENDS = ("cuda",)
 

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 EXPECTED = ("ulp_exceeds_bound", "sum_violation")
-SHOWN_BY = ("probe/regimes/circumstances",)
+SHOWN_BY = ("probe/meetings",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 

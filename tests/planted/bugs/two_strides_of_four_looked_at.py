@@ -10,7 +10,7 @@ import triton.language as tl
 from softcheck import variant
 
 EXPECTED = ("wrong_layout",)
-SHOWN_BY = ("probe/layouts",)
+SHOWN_BY = ("probe/meetings",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 

@@ -10,7 +10,7 @@ import triton.language as tl
 import softcheck
 
 EXPECTED = ("ulp_exceeds_bound", "nan_mismatch", "inf_mismatch", "wrong_layout", "crash", "out_of_bounds_read")
-SHOWN_BY = ("uniform/10", "probe/layouts")
+SHOWN_BY = ("uniform/10", "probe/meetings")
 DTYPES = ("float16", "float32")
 BACKENDS = ("interpreter", "cuda")
 

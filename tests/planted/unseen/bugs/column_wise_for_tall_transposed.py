@@ -2,7 +2,7 @@
 
 import torch
 
-EXPECTED = ("unwritten_output", "ulp_exceeds_bound", "sum_violation", "nan_mismatch")
+EXPECTED = ("wrong_layout", "unwritten_output", "ulp_exceeds_bound", "sum_violation", "nan_mismatch")
 SHOWN_BY = ("unseen",)
 DTYPES = ("float16", "float32")
 BACKENDS = ("interpreter", "cuda")

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 OPERATION = "logsumexp"
-EXPECTED = ("nan_mismatch", "inf_mismatch", "ulp_exceeds_bound", "out_of_range")
+EXPECTED = ("wrong_layout", "nan_mismatch", "inf_mismatch", "ulp_exceeds_bound", "out_of_range")
 SHOWN_BY = ("unseen",)
 DTYPES = ("float16", "bfloat16", "float32")
 BACKENDS = ("interpreter", "cuda")

@@ -1,0 +1,365 @@
+"""Calls in which circumstances meet: every two of them, and every three of those on which kernels branch.
+
+The axes are those of ``softcheck.probes.space``. A call that fails is made again with one circumstance after the other as it
+usually is, until none can be left out: what remains is the finding. Calls are counted, not timed, so that the same ones are made on
+any machine.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+import msgspec
+import torch
+
+from softcheck.calling.call import call_on_device, place
+from softcheck.cases.case import PACKED
+from softcheck.contract import Violation
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.helpers import call_on, ordinary_rows, prefixed
+from softcheck.probes.outcome import Conclusion, Outcome, Shown
+from softcheck.probes.registry import Effort
+from softcheck.probes.space import contents
+from softcheck.probes.space.attempts import Attempted, Attempts
+from softcheck.probes.space.axes import (
+    BEFORE,
+    COLUMNS,
+    CONTENTS,
+    DIMS,
+    GRADIENT,
+    HEADS,
+    LAYOUT,
+    MOST_DIMENSIONS,
+    OFFSET,
+    OPERAND,
+    OTHERS,
+    ROWS,
+    WaySpace,
+)
+from softcheck.probes.space.plan import Plan
+from softcheck.probes.space.way import VALUES, Way, WayAxis
+from softcheck.variants.adapt import Adapted
+
+_PARTS, _PARTS_INTERPRETED = 8, 4
+"""Trials, each of every so-manieth call of the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Calls of a plan, and combinations of values for which code is compiled anew."""
+
+    calls: int
+    interpreted_heads: int
+    """Calls where Triton's interpreter runs a program for each head and block of queries."""
+    compilations: int
+    """Of Triton kernels, which take some 0.25 s each, on a GPU."""
+    torch_compilations: int
+    """Of functions that torch.compile compiles."""
+
+
+BUDGETS: Mapping[Effort, Budget] = {
+    "quick": Budget(calls=24, interpreted_heads=24, compilations=12, torch_compilations=4),
+    "normal": Budget(calls=240, interpreted_heads=96, compilations=80, torch_compilations=16),
+    "thorough": Budget(calls=1500, interpreted_heads=480, compilations=480, torch_compilations=64),
+}
+"""Budgets by effort. A normal one has as many calls as every two values need, and for some of the threes."""
+_HALVINGS = 8
+"""Calls that look for the least size at which a meeting fails."""
+_OF_DIMENSIONS = (".dim()", ".ndim", "shape[:-1]", "reshape(-1", "view(-1", "flatten(")
+"""Parts of code that takes tensors of any number of dimensions; other code may be right on some by chance."""
+_PLAIN_NUMBERS = 1_000_000
+"""Random numbers of the first part's plain call, beyond those of any plan."""
+_FEW = 3
+"""Circumstances of a meeting, its random numbers among them, of which no two are left out at once."""
+_MOST_FOUND = 3
+"""Meetings after which a trial ends."""
+_PROMISED = (COLUMNS, ROWS, CONTENTS, OTHERS, DIMS, LAYOUT, OFFSET, GRADIENT)
+"""Axes whose values every function is held to take, within its declaration."""
+_PROMISED_ALONE = (DIMS, LAYOUT, OFFSET)
+"""Those of them that no other probe asks for alone."""
+
+
+class Meetings(Probe):
+    """Checks calls in circumstances that meet; of a slice, in those of some axes, with all others plain."""
+
+    def __init__(self, only: Sequence[str] = ()) -> None:
+        self._only = frozenset(only)
+        self._planned: tuple[object, list[Way]] | None = None
+        """The last plan, whose parts are trials one after the other."""
+
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        """Returns the parts of a plan, or the one way that is asked for."""
+        if not setting.takes(1):
+            return []
+        if setting.axis is not None:
+            return [Trial(setting.axis or "plain", setting.seed)]
+        parts = _PARTS if setting.on_gpu else _PARTS_INTERPRETED
+        return [Trial(f"part/{number + 1}-of-{parts}", (number, parts, setting.seed)) for number in range(parts)]
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        """Makes the calls of one part, or one call."""
+        space = _space_of(subject)
+        if isinstance(space, Outcome):
+            return space
+        axes = tuple(
+            axis for axis in space.axes if not self._only or axis.name in self._only or self._is_of_operand(axis.name)
+        )
+        if not isinstance(trial.parameters, tuple):
+            attempts = Attempts(space, trial.parameters)
+            return _of_one(space, attempts, Way.parse(trial.label.removeprefix("plain"), space.axes))
+        number, parts, seed = trial.parameters
+        setting = subject.setting
+        budget = BUDGETS[setting.effort]
+        calls = budget.interpreted_heads if setting.has_heads and not setting.on_gpu else budget.calls
+        compilations = budget.compilations if setting.on_gpu else None
+        compilations = budget.torch_compilations if space.is_compiled_by_torch else compilations
+        key = axes, calls, seed, space.source.digest
+        if self._planned is None or self._planned[0] != key:
+            plan = Plan(axes, space.excluded, key[2:], triples=not setting.quick, compilations=compilations)
+            self._planned = key, plan.ways(calls)
+        plain, attempts = Way(((VALUES, str(_PLAIN_NUMBERS + number)),)), Attempts(space, seed)
+        outcome = _Part(space, attempts, plain).of(self._planned[1][number::parts])
+        return msgspec.structs.replace(outcome, varied=tuple(sorted(attempts.varied)))
+
+    def _is_of_operand(self, axis: str) -> bool:
+        return OPERAND in self._only and axis.startswith(OPERAND)
+
+    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
+        """Returns one finding for each set of axes that meet, the way of fewest values, unless fewer of these axes show one."""
+        shown = [
+            Shown(way, violation, trial=trial.label)
+            for trial, outcome in done
+            for way, violation in zip(
+                outcome.ways or (trial.label,) * len(outcome.violations), outcome.violations, strict=True
+            )
+        ]
+        kept: list[tuple[frozenset[str], Shown]] = []
+        for each in sorted(shown, key=lambda each: (each.label.count(","), len(each.label), each.label)):
+            axes = frozenset(part.partition("=")[0] for part in each.label.split(",")) - {VALUES}
+            if not any(fewer <= axes for fewer, _ in kept):
+                kept.append((axes, each))
+        return self.concluded(done, [each for _, each in kept])
+
+
+PROBE = Meetings()
+
+
+@dataclass
+class _Part:
+    """The calls of one trial, and the meetings that are known to fail."""
+
+    space: WaySpace
+    attempts: Attempts
+    plain: Way = field(default_factory=Way)
+    """The plain call, with random numbers of its own."""
+
+    def __post_init__(self) -> None:
+        self._known: list[Way] = []
+        self._found: list[tuple[Way, Violation, str]] = []
+
+    def of(self, ways: Sequence[Way]) -> Outcome:
+        """Makes the calls of the ways, and ends where what a call left behind makes the plain one wrong."""
+        was_right = _is_right_as(self.attempts, self.plain)
+        last = Way()
+        for planned in ways:
+            way = self._without_known(planned)
+            attempted = self.attempts.make(way)
+            if attempted.fatal:
+                return Outcome(violations=prefixed(attempted.violations, f"with {way.words}"), fatal=True)
+            if attempted.violations or attempted.refused:
+                fatal = self._explain(way, attempted)
+                if fatal is not None:
+                    return fatal
+                if was_right and not _is_right_as(self.attempts, self.plain):
+                    said = f"with plain values after a call with {last.words}, and right before it"
+                    wrong = self.attempts.make(self.plain).violations[:1]
+                    return Outcome(
+                        violations=prefixed(wrong, said, before=f"a call with {last.words}"),
+                        ways=("plain",) * len(wrong),
+                    )
+            last = way
+            if len(self._found) == _MOST_FOUND:
+                break
+        return Outcome(
+            violations=tuple(_told(way, violation, right) for way, violation, right in self._found),
+            ways=tuple(str(way) for way, _, _ in self._found),
+        )
+
+    def _without_known(self, way: Way) -> Way:
+        """Returns the way without meetings that fail: one of their values is as usual, so that the others are met all the same."""
+        while (held := next((each for each in self._known if way.holds(each)), None)) is not None:
+            way = way.without(held.values[-1][0])
+        return way
+
+    def _explain(self, way: Way, attempted: Attempted) -> Outcome | None:
+        reduced = _reduced(self.space, self.attempts, way, attempted)
+        if reduced.fatal:
+            return Outcome(violations=prefixed(reduced.attempted.violations, f"with {reduced.way.words}"), fatal=True)
+        if not reduced.repeats:
+            return None
+        if reduced.way.meeting.values:
+            self._known.append(reduced.way.meeting)
+        found = _counts(self.space, self.attempts, reduced.way, reduced.attempted)
+        if found is not None:
+            way, smaller, right = _smallest(self.space, self.attempts, reduced)
+            self._found.append((way, _counts(self.space, self.attempts, way, smaller) or found, right))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduced:
+    """The smallest meeting that fails as a way does."""
+
+    way: Way
+    attempted: Attempted
+    repeats: bool
+    fatal: bool = False
+
+
+def _reduced(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted) -> _Reduced:
+    """Leaves out one circumstance after the other, as long as a call fails in the same manner."""
+    is_wrong = bool(attempted.violations)
+
+    def fails(made: Attempted) -> bool:
+        return bool(made.violations) if is_wrong else made.refused is not None and not made.violations
+
+    again = attempts.make(way)
+    if again.fatal or not fails(again):
+        return _Reduced(way, again, repeats=False, fatal=again.fatal)
+    kinds = next((axis.values[1:] for axis in space.axes if axis.name == CONTENTS), ())
+    simpler = _simpler(way, kinds)
+    while (asked := next(simpler, None)) is not None:
+        made = attempts.make(asked)
+        if made.fatal:
+            return _Reduced(asked, made, repeats=True, fatal=True)
+        if fails(made):
+            # What one circumstance hides, such as a NaN in the only row, shows once another is as usual: all are asked again.
+            way, again, simpler = asked, made, _simpler(asked, kinds)
+    return _Reduced(way, again, repeats=True)
+
+
+def _simpler(way: Way, kinds: Sequence[str]) -> Iterator[Way]:
+    """Yields the ways with one circumstance less, with rows of one kind in place of several, and with two circumstances less."""
+    # The call before is left out last: without it an allocator may hand out the same memory, and a stale answer shows all the same.
+    names = sorted((name for name, _ in reversed(way.values)), key=lambda name: name == BEFORE)
+    for name in names:
+        yield way.without(name)
+    if way.get(CONTENTS) == contents.ADVERSARIAL or way.get(OTHERS):
+        # The row that shows it may be of another kind than the first.
+        alike = way.without(OTHERS)
+        yield from (alike.having(CONTENTS, kind) for kind in kinds if kind != way.get(CONTENTS))
+    if len(names) > _FEW:
+        for first, second in combinations(names, 2):
+            yield way.without(first).without(second)
+
+
+def _counts(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted) -> Violation | None:
+    """Returns what is a fault of a meeting: wrong values, and a refusal where every circumstance is promised.
+
+    The plain call, and an option alone, whose name may mean something else, are for other probes to judge. Sizes of heads that
+    nobody declares count alone where another one is right.
+    """
+    axes, met = {axis.name: axis for axis in space.axes}, way.meeting.values
+    if not met:
+        return None
+    if len(met) == 1 and not axes[met[0][0]].is_promised and not _takes_another(attempts, axes[met[0][0]], way):
+        return None
+    if attempted.violations:
+        return attempted.violations[0]
+    is_promised = all((name in _PROMISED and axes[name].is_promised) or name.startswith(OPERAND) for name, _ in met)
+    is_asked = len(met) > 1 or (met[0][0] in _PROMISED_ALONE and " over " not in met[0][1])
+    return attempted.refused if is_promised and is_asked else None
+
+
+def _takes_another(attempts: Attempts, axis: WayAxis, way: Way) -> bool:
+    """True if the answer for another size of heads than a way's is right."""
+    others = axis.values[1:] if axis.name in HEADS else ()
+    return any(_is_right_as(attempts, way.having(axis.name, value)) for value in others if value != way.get(axis.name))
+
+
+def _smallest(space: WaySpace, attempts: Attempts, reduced: _Reduced) -> tuple[Way, Attempted, str]:
+    """Returns the way with the least sizes that fail, and words for the next smaller ones, at which it is right."""
+    way, attempted, right = reduced.way, reduced.attempted, []
+    for name in (COLUMNS, ROWS):
+        if not way.get(name):
+            continue
+        values = next(axis.values for axis in space.axes if axis.name == name)
+        failing, passing = int(way.get(name)), max((n for n in map(int, values) if n < int(way.get(name))), default=0)
+        for _ in range(_HALVINGS):
+            if failing - passing < 2:
+                break
+            middle = (failing + passing) // 2
+            made = attempts.make(way.having(name, str(middle)))
+            if made.fatal:
+                break
+            if bool(made.violations) == bool(attempted.violations) and (made.violations or made.refused):
+                failing, attempted = middle, made
+            else:
+                passing = middle
+        way = way.having(name, str(failing))
+        right += [f"{name} {passing}"] if passing else []
+    return way, attempted, ", ".join(right)
+
+
+def _told(way: Way, violation: Violation, right: str) -> Violation:
+    alone = "right with any one of these as usual" if len(way.meeting.values) > 1 else "right as usual"
+    return violation.told(f"with {way.words} ({alone}{right and f', and at {right}'})", **dict(way.meeting.values))
+
+
+def _of_one(space: WaySpace, attempts: Attempts, way: Way) -> Outcome:
+    """Judges one call, and says which of its circumstances a fault needs."""
+    part = _Part(space, attempts)
+    outcome = part.of([way])
+    if outcome.violations or outcome.fatal:
+        return outcome
+    # The plain call, and an option alone, are nobody's meeting, and asked for all the same.
+    attempted = attempts.make(way)
+    found = attempted.violations or (() if attempted.refused is None else (attempted.refused,))
+    return Outcome(violations=prefixed(found, f"with {way.words}", **dict(way.meeting.values)), fatal=attempted.fatal)
+
+
+def _space_of(subject: Subject) -> WaySpace | Outcome:
+    """Returns the axes of a function, once it has been called; an outcome if a plain call ends the process."""
+    setting = subject.setting
+    columns = 40 if setting.has_heads else 129
+    bits = ordinary_rows(3, columns if setting.takes(columns) else 1, setting.fmt, setting.seed)
+    called = call_on(subject, bits)
+    if called.fatal or called.output is None:
+        return Outcome(fatal=called.fatal)
+    space = WaySpace(subject, carries_gradient=_carries_gradient(subject, bits), taken_dimensions=MOST_DIMENSIONS)
+    return replace(space, taken_dimensions=max((n for n in (2, 3, 4) if n == 2 or _is_right(space, n)), default=2))
+
+
+def _is_right(space: WaySpace, dimensions: int) -> bool:
+    """True if the code has to do with numbers of dimensions, and the answer for ordinary rows of so many is right."""
+    has_to_do = any(map(space.source.mentions, _OF_DIMENSIONS))
+    is_due = has_to_do or dimensions <= space.subject.setting.declaration.dimensions
+    way = Way(((DIMS, str(dimensions)),))
+    return (
+        is_due
+        and dimensions <= space.most_dimensions
+        and _is_right_as(Attempts(space, space.subject.setting.seed), way)
+    )
+
+
+def _is_right_as(attempts: Attempts, way: Way) -> bool:
+    attempted = attempts.make(way)
+    return not attempted.violations and attempted.refused is None
+
+
+def _carries_gradient(subject: Subject, bits: object) -> bool:
+    """True if an answer carries a gradient where the input, or each operand, requires one."""
+    from softcheck.probes.operand_gradients import OPERANDS, with_leaves
+
+    setting, function, operation = subject.setting, subject.variant.function, subject.variant.operation
+    if setting.declaration.backward is False:
+        return False
+    placed = place(bits, setting.fmt, PACKED, subject.device)  # type: ignore[arg-type]
+    if operation.operand_gradients is not None:
+        if not isinstance(function, Adapted) or operation.arguments is None:
+            return False
+        function, _ = with_leaves(function, operation, OPERANDS)
+    else:
+        placed.view.requires_grad_()
+    returned = call_on_device(function, placed, setting.operation)
+    return isinstance(returned.output, torch.Tensor) and returned.output.requires_grad

@@ -1,0 +1,144 @@
+"""One mask for several rows, heads or batches, as callers pass it: in a dimension of size 1, or with a stride of 0.
+
+Nobody promises to take a mask of size 1, so that an exception is no finding there, and a wrong answer is.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from oracles.formats import Bits, encode
+from softcheck.contract import WRONG_KINDS, Violation
+from softcheck.operations.operation import without_layout
+from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.helpers import ordinary_rows, prefixed
+from softcheck.probes.judged import Judged, judged
+from softcheck.probes.operand_moves import HEADS_DIMS, MASKS, Move, with_one
+from softcheck.probes.options import with_options
+from softcheck.probes.outcome import Outcome
+from softcheck.variants.adapt import Adapted, operands_of
+
+_ROWS, _HEADS, _COLUMNS = 6, 3, 40
+"""Two batches of three heads each."""
+
+PROPERTY = "shared_masks"
+"""True if one mask may stand for several rows or heads."""
+
+_OF_HEADS, _EXPANDED = "one for all heads", "one expanded to all"
+_EXPANDED_HEADS, _EXPANDED_QUERIES = "one for all heads, expanded", "one for all heads and queries, expanded"
+_FULL = frozenset({_EXPANDED, _EXPANDED_HEADS, _EXPANDED_QUERIES})
+"""Ways in which a mask has all dimensions in full, some of them with a stride of 0."""
+_OF_BATCHES = frozenset({_OF_HEADS, _EXPANDED_HEADS, _EXPANDED_QUERIES})
+
+_SHARED: Mapping[str, Move] = {
+    _OF_HEADS: lambda mask: mask[:, :1] if mask.dim() > 2 else None,
+    _EXPANDED_HEADS: lambda mask: mask[:, :1] if mask.dim() > 2 else None,
+    _EXPANDED_QUERIES: lambda mask: mask[:, :1, :1] if mask.dim() == HEADS_DIMS else None,
+    "one for all": lambda mask: mask[(slice(1),) * max(1, mask.dim() - 2)],
+    "one without leading dimensions": lambda mask: mask[(0,) * max(1, mask.dim() - 2)],
+    _EXPANDED: lambda mask: mask[(slice(1),) * max(1, mask.dim() - 2)],
+}
+"""Ways to pass a mask that is the same for several rows; the last dimension of softmax's, and the last two of attention's, are its own."""
+
+
+class _SharedMasks(Probe):
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        operation = setting.operation
+        if operation.arguments is None or operation.matrix is not None or not setting.takes(_COLUMNS):
+            return []
+        masks = MASKS & {operand.name for operand in operation.arguments.operands}
+        return [Trial("masks", masks)] if masks else []
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        """Judges each way to pass one mask for several rows.
+
+        Wrong answers in every way say that the function takes no such mask, and are a property. If it takes one in some way, they are
+        findings in the other ways.
+        """
+        # The first call tells how the function is called.
+        first = judged(subject, _rows(subject.setting, _ROWS))
+        if first.output is None or first.fatal or not isinstance(subject.variant.function, Adapted):
+            return Outcome(fatal=first.fatal)
+        right: list[str] = []
+        wrong: list[Violation] = []
+        for one in (subject, *_with_masks(subject)):
+            before = first if one is subject else judged(one, _rows(one.setting, _ROWS))
+            if before.output is None or before.fatal:
+                continue
+            known = frozenset(violation.kind for violation in before.violations)
+            for name in sorted(
+                each for each in operands_of(one.variant.function) if without_layout(each) in trial.parameters
+            ):
+                for words in _SHARED:
+                    after = _called(one, name, words)
+                    if after is None:
+                        continue
+                    circumstances = f"with {name} {words}, in place of as many"
+                    if after.fatal:
+                        return Outcome(violations=prefixed(after.violations, circumstances), fatal=True)
+                    wrong += prefixed([v for v in after.violations if v.kind in WRONG_KINDS - known], circumstances)
+                    right += [words] if after.output is not None and not after.violations else []
+        takes = any(words not in _FULL for words in right)
+        properties = {PROPERTY: takes and not wrong} if right or wrong else {}
+        return Outcome(violations=tuple(wrong) if takes else (), properties=properties)
+
+
+def _with_masks(subject: Subject) -> Iterator[Subject]:
+    """Yields the subject called with each kind of mask that its own call leaves out."""
+    function = subject.variant.function
+    assert isinstance(function, Adapted)
+    for name in ("masked", "biased"):
+        found = with_options(subject, {name: 1.0}) if name in function.open_options else None
+        yield from () if found is None else (found,)
+
+
+PROBE = _SharedMasks()
+
+
+def _rows(setting: Setting, of_one_mask: int) -> Bits:
+    """Logits of which every third column is hidden, another one in each ``of_one_mask`` rows, if the operation takes masks."""
+    bits = ordinary_rows(_ROWS, _COLUMNS, setting.fmt, setting.seed)
+    if setting.operation.parameters.get("masked", 1.0):
+        rows, columns = np.indices(bits.shape)
+        # What a mask hides from single queries depends on the first logit.
+        bits[:, 0] = bits[np.arange(_ROWS) // of_one_mask * of_one_mask, 0]
+        bits[(columns + rows // of_one_mask) % 3 == 0] = encode(np.array([-np.inf]), setting.fmt)[0]
+    if setting.operation.parameters.get("biased"):
+        # A bias with numbers is drawn from a row, so that equal ones belong to equal rows.
+        bits = bits[np.arange(_ROWS) // of_one_mask * of_one_mask]
+    return bits
+
+
+def _called(subject: Subject, name: str, words: str) -> Judged | None:
+    """Judges a call with a mask that is shared in a way; None if it can't be."""
+    function, operation = subject.variant.function, subject.variant.operation
+    assert isinstance(function, Adapted)
+    assert operation.arguments is not None
+    make, is_shared = operation.arguments.make, True
+
+    def made(x: torch.Tensor, names: frozenset[str]) -> Mapping[str, Any]:
+        nonlocal is_shared
+        given = make(x, names)
+        found = with_one(name, lambda mask: _shared(_SHARED[words], mask, expands=words in _FULL), given)
+        is_shared &= found is not None
+        return given if found is None else found
+
+    bits = _rows(subject.setting, _HEADS if words in _OF_BATCHES else _ROWS)
+    after = judged(subject, bits, function.with_operation(operation.making(made)))
+    return after if is_shared else None
+
+
+def _shared(share: Move, mask: torch.Tensor, *, expands: bool) -> torch.Tensor | None:
+    """The first of equal masks; None where they are not equal. What follows it in memory hides what it does not hide."""
+    found = share(mask)
+    if found is None or not torch.equal(found.broadcast_to(mask.shape), mask):
+        return None
+    others = (
+        ~mask if mask.dtype == torch.bool else torch.where(mask == float("-inf"), 0.0, float("-inf")).to(mask.dtype)
+    )
+    place = share(others)
+    assert place is not None
+    place.copy_(found)
+    return place.expand_as(mask) if expands else place

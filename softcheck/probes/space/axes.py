@@ -1,0 +1,366 @@
+"""The axes that a function has, from its operation, its declaration, its parameters and the numbers in its source."""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from oracles.formats import FLOAT16
+from softcheck.operations.operation import Parameter, value_in_words
+from softcheck.probes.base import Subject
+from softcheck.probes.helpers import parameters_of
+from softcheck.probes.modes import ANY_ALGORITHM, COMPILED, REQUIRES_GRAD, in_mode, modes
+from softcheck.probes.operand_moves import TOGETHER, layouts_of_operands
+from softcheck.probes.options import TEMPERATURE, VALUES
+from softcheck.probes.space import contents, strides
+from softcheck.probes.space.way import Way, WayAxis, names_of
+from softcheck.probes.torch_options import own_function
+from softcheck.variants.adapt import Adapted, operands_of
+from softcheck.variants.source import Source, is_compiled_by_torch, launches_kernels, source_of
+
+COLUMNS, ROWS, DIMS, LAYOUT, OFFSET, CONTENTS = "columns", "rows", "dims", "layout", "offset", "contents"
+OTHERS, GRADIENT, MODE, SETTINGS, BEFORE, OUT = "other rows", "gradient", "mode", "settings", "before", "out"
+OPERAND = "layout of "
+"""Begins the name of the axis of an operand's layout."""
+NONE = "none"
+
+MOST_DIMENSIONS = 5
+"""Dimensions of the largest tensors, where they are declared."""
+_PLAIN_COLUMNS, _COLUMNS = 129, (1, 2, 40, 65, 1120, 4100)
+_IN_16_BITS = 33000
+"""Columns on a GPU whose number needs all of 16 bits."""
+_BEYOND_FLOAT16 = 66001
+"""Columns of which as many equal terms have a sum that float16 does not hold."""
+_ALIGNMENT = 16
+"""Bytes of the widest load of one thread."""
+_PLAIN_OF_HEADS, _COLUMNS_OF_HEADS = 40, (1, 2, 65, 130, 200)
+_PLAIN_ROWS, _ROWS = 3, (1, 2, 8, 17)
+_PLAIN_HEADS, _HEADS = 2, (1, 6)
+_WIDEST, _WIDEST_INTERPRETED = 2**16 + 1, 2**14 + 1
+_MOST_ELEMENTS, _MOST_ELEMENTS_OF_TORCH, _MOST_ELEMENTS_INTERPRETED = 2**21, 2**19, 2**16
+_MOST_ROWS, _MOST_ROWS_INTERPRETED = 4099, 70
+_MOST_OWN, _MOST_OWN_QUERIES = 6, 4
+"""Sizes of a variant's source that are levels of an axis."""
+_MOST_QUERIES = 300
+GRADIENTS = (
+    "varying",
+    "expanded",
+    "one row expanded",
+    "transposed",
+    "every second column",
+    "twice",
+    "interleaved",
+    "of a hidden layer",
+)
+"""Output gradients and ways to ask for one, beside none."""
+GRADIENTS_OF_HEADS = ("varying", "expanded", "apart", "twice", "in turn", "by q alone", "by k alone", "by v alone")
+ALIKE, OF_ALL_KINDS = "alike", "of all kinds"
+"""Contents of the rows beside the first: those of the first, or others in each."""
+EARLIER = (
+    *("wider rows", "narrower rows", "more rows", "another dtype", "another layout", "rows of NaN"),
+    *("the same storage", "a failed allocation", "another option", "a backward", "refused memory for the answer"),
+)
+"""Calls before the one that is judged."""
+HEADS: Mapping[str, tuple[str, ...]] = {"queries": ("1", "7", "100"), "head_dim": ("32", "96", "128")}
+"""Sizes of heads beside the declared ones."""
+PACKED_OUT, SLICE, TOO_NARROW = "packed", "a slice of columns", "a column too few"
+"""Memory for the answer: that of the last kind is refused, so that it stands before a call alone."""
+_SILENT_MODES = ("no_grad", "inference")
+_OF_SETTINGS = ("autocast", "set_default", ANY_ALGORITHM)
+"""Parts of modes that change what torch's settings say, beside modes of gradients, threads and streams."""
+_OF_ANY_SIZE = (CONTENTS, OTHERS, COLUMNS, ROWS)
+"""Axes for whose values torch.compile makes one code."""
+_NOT_COMPILED_FOR = (CONTENTS, OTHERS, ROWS, MODE, SETTINGS)
+"""Axes for whose values Triton has one kernel."""
+_LEFT_TO_HISTORIES = ("graph", "while another call")
+"""Parts of modes that histories alone try, since they need the other calls of a history."""
+_OF_DEFAULTS = ("default_device", "default_dtype(torch.float64)")
+"""Parts of modes that are tried where the source asks for defaults: another default dtype is tried in any case."""
+
+
+@dataclass(frozen=True)
+class WaySpace:
+    """The circumstances that one variant's calls may have in one dtype."""
+
+    subject: Subject
+    carries_gradient: bool = False
+    """True if an output carries a gradient where its input requires one."""
+    taken_dimensions: int = 2
+    """Dimensions of the largest tensors of ordinary rows for which the answer is right, whatever is declared."""
+    source: Source = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", source_of(self.subject.variant.function))
+
+    @cached_property
+    def axes(self) -> tuple[WayAxis, ...]:
+        """All axes with at least two values."""
+        setting = self.subject.setting
+        found = (
+            WayAxis(COLUMNS, self._columns, is_core=True),
+            WayAxis(ROWS, self._rows),
+            WayAxis(CONTENTS, names_of(contents.names(self.source.numbers, setting.fmt)), is_core=True),
+            WayAxis(OTHERS, (ALIKE, OF_ALL_KINDS)),
+            WayAxis(DIMS, self._dims, is_core=True, is_promised=self.subject.setting.declaration.dimensions > 2),
+            WayAxis(LAYOUT, self._layouts, is_core=True),
+            WayAxis(OFFSET, self._offsets, is_core=True),
+            *(WayAxis(OPERAND + name, names_of(moves), is_core=True) for name, moves in self._operands().items()),
+            *(WayAxis(name, values, is_core=True, is_promised=False) for name, values in self._options().items()),
+            *(WayAxis(name, ("as declared", *sizes), is_promised=False) for name, sizes in self._heads().items()),
+            WayAxis(GRADIENT, self._gradients(), is_core=True),
+            WayAxis(MODE, names_of((NONE, *(mode for mode in self._modes if not _is_of_settings(mode))))),
+            WayAxis(SETTINGS, names_of((NONE, *filter(_is_of_settings, self._modes)))),
+            WayAxis(BEFORE, (NONE, *self._earlier())),
+            WayAxis(OUT, (NONE, *self._outs())),
+        )
+        free = _OF_ANY_SIZE if self.is_compiled_by_torch else _NOT_COMPILED_FOR
+        return tuple(replace(axis, compiles=axis.name not in free) for axis in found if len(axis.values) > 1)
+
+    @cached_property
+    def is_compiled_by_torch(self) -> bool:
+        """True if torch.compile compiles the function, or one that it calls."""
+        return is_compiled_by_torch(self.subject.variant.function)
+
+    @cached_property
+    def most_dimensions(self) -> int:
+        """Dimensions of the largest tensors that are tried."""
+        setting = self.subject.setting
+        most = max(self.taken_dimensions, setting.declaration.dimensions)
+        return 2 if setting.has_heads or setting.has_row_calls else min(MOST_DIMENSIONS, most)
+
+    @cached_property
+    def _layouts(self) -> tuple[str, ...]:
+        # A fourth dimension that is taken, and not declared, has no layouts of its own: they are many to meet.
+        declared = max(3, self.subject.setting.declaration.dimensions)
+        most = min(self.most_dimensions, declared)
+        return strides.names(most, is_strided=self._is_strided, has_heads=self._has_heads)
+
+    @cached_property
+    def _offsets(self) -> tuple[str, ...]:
+        """Offsets of elements: a tensor of packed rows is contiguous wherever it begins."""
+        every = _ALIGNMENT // self.subject.setting.fmt.itemsize
+        return tuple(str(n) for n in sorted({0, 1, every // 2}))
+
+    @cached_property
+    def dim_parameter(self) -> str | None:
+        """The function's parameter for the dimension that is reduced, if it takes one."""
+        setting = self.subject.setting
+        if not setting.has_rows_alone or not setting.operation.answers_elements:
+            return None
+        return next((name for name in ("dim", "axis") if name in self._parameters), None)
+
+    @cached_property
+    def out_parameter(self) -> str | None:
+        """The function's parameter for the answer's memory, if it takes some and need not."""
+        if not self.subject.setting.operation.answers_elements:
+            return None
+        taken = self._parameters
+        return next((name for name in ("out", "output") if name in taken and taken[name].default is None), None)
+
+    def varied_by(self, way: Way) -> list[str]:
+        """Returns the function's parameters and the operation's that have other values than usual in a way."""
+        given, function = dict(way.values), self.subject.variant.function
+        own = function.open_options if isinstance(function, Adapted) else {}
+        own |= {"scale": own[TEMPERATURE]} if TEMPERATURE in own and "scale" not in own else {}
+        found = [own.get(name, name) for name in given if name in VALUES or name in HEADS]
+        found += [self.out_parameter] if OUT in given and self.out_parameter else []
+        return found + ([self.dim_parameter] if " over " in given.get(DIMS, "") and self.dim_parameter else [])
+
+    def mode_of(self, way: Way, axis: str = MODE) -> str:
+        """Returns the mode of a way, or another axis of modes, as ``softcheck.probes.modes`` names it."""
+        return next((mode for mode in self._modes if names_of([mode])[0] == way.get(axis)), "")
+
+    def called(self, function: Callable[[torch.Tensor], Any], way: Way) -> Callable[[torch.Tensor], Any]:
+        """Returns the function as it is called in a way's mode and settings."""
+        return in_mode(in_mode(function, self.mode_of(way, SETTINGS)), self.mode_of(way))
+
+    def in_settings(self, backward: Callable[[torch.Tensor], Any], way: Way) -> Callable[[torch.Tensor], Any]:
+        """Returns a backward as it is called in a way's settings. Autocast is for the forward alone, as torch's manual has it."""
+        settings = self.mode_of(way, SETTINGS)
+        return backward if "autocast" in settings else in_mode(backward, settings)
+
+    def columns_of(self, way: Way) -> int:
+        """Returns the columns of a way."""
+        return int(way.get(COLUMNS, self._columns[0]))
+
+    def rows_of(self, way: Way) -> int:
+        """Returns the rows of a way, but for dimensions before them."""
+        return int(way.get(ROWS, self._rows[0]))
+
+    def leading_of(self, way: Way) -> tuple[tuple[int, ...], int]:
+        """Returns the sizes of the dimensions beside the row, and the row's place among them."""
+        rows, (count, place) = self.rows_of(way), _dims_of(way.get(DIMS, "2"))
+        # One row is one in all dimensions.
+        return (*((1, 1, 1) if rows == 1 else (2, 3, 2))[: count - 2], rows), place
+
+    def excluded(self, way: Way) -> bool:
+        """True if the values of a way can't stand together, or make too large a call."""
+        given = dict(way.values)
+        dims, place = _dims_of(given.get(DIMS, "2"))
+        gradient, mode, layout = given.get(GRADIENT), given.get(MODE, ""), given.get(LAYOUT, strides.PACKED)
+        settings = given.get(SETTINGS, "")
+        sizes = given.keys() & {COLUMNS, ROWS, DIMS}
+        is_sized = COLUMNS in given and (len(sizes) > 1 or strides.weight(layout) > 1)
+        # Gradients of elements that share memory add up, wherever a backward leaves them.
+        has_none = layout in strides.SHARED or any(word in mode for word in _SILENT_MODES) or OUT in given
+        of_heads = self._has_heads and not given.keys().isdisjoint({MODE, SETTINGS, BEFORE, LAYOUT, OFFSET})
+        return (
+            (is_sized and self._is_large(way))
+            or (bool(gradient) and (has_none or of_heads))
+            or (bool(gradient) and mode == REQUIRES_GRAD)
+            or not strides.fits(layout, dims)
+            or (OTHERS in given and self.rows_of(way) == 1)
+            # One operand's own layout leaves the others packed: matrices that are all operands have no layout of the input then.
+            or (
+                self._has_operands_alone
+                and bool({LAYOUT, OFFSET} & given.keys())
+                and any(OPERAND in each for each in given)
+            )
+            # Nobody says where the first of fewer queries than keys stands, nor in which dtype an option's number is kept.
+            or ("queries" in given and ("causal" in given or "window" in given))
+            or ("default_dtype" in settings and any(name in VALUES for name in given))
+            or (OUT in given and (dims > 2 or place != -1))
+            or (OPERAND + TOGETHER in given and any(OPERAND in each and TOGETHER not in each for each in given))
+            # Each shape and layout is compiled for anew, which takes seconds.
+            or ("torch.compile" in settings and bool(given.keys() & {COLUMNS, ROWS, DIMS, LAYOUT, OFFSET, BEFORE}))
+        )
+
+    @cached_property
+    def _has_operands_alone(self) -> bool:
+        setting = self.subject.setting
+        return setting.has_matrices_alone and not setting.has_rows_alone
+
+    @cached_property
+    def _has_heads(self) -> bool:
+        return self.subject.setting.has_heads
+
+    def _is_large(self, way: Way) -> bool:
+        setting, columns = self.subject.setting, self.columns_of(way)
+        elements = math.prod(self.leading_of(way)[0]) * columns * setting.operation.per_logit(columns)
+        elements *= strides.weight(way.get(LAYOUT, strides.PACKED))
+        of_torch = _MOST_ELEMENTS if setting.on_gpu else _MOST_ELEMENTS_OF_TORCH
+        return elements > (_MOST_ELEMENTS_INTERPRETED if self._is_interpreted else of_torch)
+
+    @cached_property
+    def _is_interpreted(self) -> bool:
+        """True if each program of a kernel, or each element of heads, costs much time without a GPU."""
+        setting = self.subject.setting
+        return not setting.on_gpu and (setting.has_heads or launches_kernels(self.subject.variant.function))
+
+    @cached_property
+    def _parameters(self) -> Mapping[str, inspect.Parameter]:
+        return parameters_of(own_function(self.subject.variant.function))
+
+    @property
+    def _is_strided(self) -> bool:
+        return "strided" in self.subject.setting.declaration.layouts
+
+    def _own_sizes(self, most: int, count: int = _MOST_OWN) -> list[int]:
+        """Sizes that the source names, and those just beyond; of many the latter alone, the smallest and the largest among them."""
+        sizes = [n for n in self.source.sizes_for(self.subject.setting.fmt.itemsize) if 3 < n < most]
+        if 2 * len(sizes) <= count:
+            return [n + beyond for n in sizes for beyond in (0, 1)]
+        places = np.unique(np.linspace(0, len(sizes) - 1, min(len(sizes), count)).round().astype(int))
+        return [sizes[place] + 1 for place in places.tolist()]
+
+    @cached_property
+    def _columns(self) -> tuple[str, ...]:
+        setting = self.subject.setting
+        widest = _WIDEST_INTERPRETED if self._is_interpreted else _WIDEST
+        plain, usual = (_PLAIN_OF_HEADS, _COLUMNS_OF_HEADS) if setting.has_heads else (_PLAIN_COLUMNS, _COLUMNS)
+        usual = (*usual, *((_IN_16_BITS,) if setting.on_gpu and not setting.has_heads else ()))
+        usual = (*usual, *((_BEYOND_FLOAT16,) if setting.fmt == FLOAT16 and not setting.has_heads else ()))
+        own = [n for n in self._own_sizes(widest) if setting.operation.per_logit(n) * n < 2**20]
+        return tuple(str(n) for n in dict.fromkeys((plain, *usual, *own)) if setting.takes(n)) or ("1",)
+
+    @cached_property
+    def _rows(self) -> tuple[str, ...]:
+        setting = self.subject.setting
+        most = _MOST_ROWS_INTERPRETED if self._is_interpreted else _MOST_ROWS
+        if setting.has_heads:
+            return tuple(map(str, (_PLAIN_HEADS, *_HEADS)))
+        counts = (_PLAIN_ROWS, *_ROWS, *self._own_sizes(most))
+        return tuple(dict.fromkeys(str(setting.fewer(n, self.columns_of(Way()))) for n in counts))
+
+    @cached_property
+    def _dims(self) -> tuple[str, ...]:
+        counts = [str(count) for count in range(2, self.most_dimensions + 1)]
+        over = ["2 over 0", "3 over 0", "3 over 1", "4 over 1"] if self.dim_parameter else []
+        return (*counts, *over)
+
+    def _operands(self) -> dict[str, tuple[str, ...]]:
+        setting, operation = self.subject.setting, self.subject.setting.operation
+        if operation.arguments is None or operation.matrix is not None or not setting.takes(self.columns_of(Way())):
+            return {}
+        names = operands_of(self.subject.variant.function)
+        found = layouts_of_operands(operation, names, is_strided=self._is_strided)
+        return {name: (NONE, *moves) for name, moves in found.items()}
+
+    def _options(self) -> dict[str, tuple[str, ...]]:
+        function, operation = self.subject.variant.function, self.subject.setting.operation
+        if not isinstance(function, Adapted):
+            return {}
+        found, given = {}, function.open_options
+        # A temperature is 1 over a scale.
+        for name in (each for each in VALUES if each in given or (each == "scale" and TEMPERATURE in given)):
+            usual = operation.parameters[name]
+            others: Sequence[Parameter] = [value for value in VALUES[name] if value != usual]
+            found[name] = names_of((f"{value_in_words(usual) or 'none'} by default", *map(value_in_words, others)))
+        return found
+
+    def _heads(self) -> dict[str, tuple[str, ...]]:
+        """Sizes of heads, where they are not declared; a scale that is declared belongs to the head dimension."""
+        setting = self.subject.setting
+        known, declared = setting.operation.parameters, setting.declaration.parameters
+        if not setting.has_heads:
+            return {}
+        fixed = {"queries"} if known["queries"] or known["square"] else set()
+        fixed |= {"head_dim"} if {"head_dim", "scale"} & set(declared) else set()
+        own = tuple(map(str, self._own_sizes(_MOST_QUERIES, _MOST_OWN_QUERIES)))
+        sizes = {**HEADS, "queries": names_of((*HEADS["queries"], *own))}
+        return {name: each for name, each in sizes.items() if name not in fixed}
+
+    def _gradients(self) -> tuple[str, ...]:
+        setting = self.subject.setting
+        if setting.operation.operand_gradients is not None:
+            return (NONE, *GRADIENTS_OF_HEADS) if self.carries_gradient else (NONE,)
+        is_judged = self.carries_gradient and setting.operation.gradient is not None
+        return (NONE, *GRADIENTS) if is_judged else (NONE,)
+
+    @cached_property
+    def _modes(self) -> list[str]:
+        setting = self.subject.setting
+        known = modes(on_gpu=setting.on_gpu, dtype=setting.dtype, has_products=setting.has_products)
+        named = self.source.circumstances
+        left_out = (*_LEFT_TO_HISTORIES, *(() if "defaults" in named else _OF_DEFAULTS))
+        found = [mode for group in known for mode in group if not any(word in mode for word in left_out)]
+        return [*found, *([COMPILED] if "compiling" in named else [])]
+
+    def _outs(self) -> tuple[str, ...]:
+        if not self.out_parameter:
+            return ()
+        return (PACKED_OUT, SLICE) if self._is_strided else (PACKED_OUT,)
+
+    def _earlier(self) -> tuple[str, ...]:
+        setting = self.subject.setting
+        left_out = set() if len(setting.declaration.dtypes) > 1 else {"another dtype"}
+        left_out |= set() if self._is_strided else {"another layout"}
+        left_out |= set() if self.out_parameter else {"refused memory for the answer"}
+        left_out |= set() if any(len(values) > 1 for values in self._options().values()) else {"another option"}
+        left_out |= set() if self.carries_gradient and not setting.has_heads else {"a backward"}
+        return tuple(each for each in EARLIER if each not in left_out)
+
+
+def _dims_of(value: str) -> tuple[int, int]:
+    """Returns the number of dimensions, and the place of the row among them."""
+    count, _, place = value.partition(" over ")
+    return int(count), int(place) if place else -1
+
+
+def _is_of_settings(mode: str) -> bool:
+    return mode == COMPILED or any(word in mode for word in _OF_SETTINGS)

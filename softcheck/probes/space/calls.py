@@ -1,0 +1,211 @@
+"""The calls of ways: their numbers, where these lie, the function with what it is given beside them, and the call before."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from oracles.formats import FORMATS, Bits
+from softcheck.calling import activity
+from softcheck.calling.call import TORCH_DTYPES, to_tensor
+from softcheck.calling.state import preserved
+from softcheck.operations.operation import Parameter, value_in_words
+from softcheck.probes.allocation import handing_out
+from softcheck.probes.base import Subject
+from softcheck.probes.head_shapes import of_other_heads
+from softcheck.probes.operand_moves import laid_out
+from softcheck.probes.options import BESIDE, VALUES, with_options
+from softcheck.probes.playing import failing
+from softcheck.probes.space import contents, strides
+from softcheck.probes.space.axes import (
+    BEFORE,
+    COLUMNS,
+    CONTENTS,
+    GRADIENT,
+    HEADS,
+    LAYOUT,
+    OFFSET,
+    OPERAND,
+    OTHERS,
+    OUT,
+    ROWS,
+    SLICE,
+    TOO_NARROW,
+    WaySpace,
+)
+from softcheck.probes.space.way import VALUES as NUMBERS
+from softcheck.probes.space.way import Way, names_of
+from softcheck.probes.torch_options import own_function, taking_the_input_first
+
+_LONG = 2000
+"""Columns from which on a wider row has one column more, and not three times as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A call that is ready to be made."""
+
+    subject: Subject
+    function: Callable[..., Any]
+    laid: strides.Laid
+    place: int
+    """The dimension that is the row."""
+    beside: list[torch.Tensor] = field(default_factory=list)
+    """Memory beside that which calls were given for their answers: NaN, unless they wrote there."""
+
+    def storage(self) -> torch.Tensor:
+        """Returns the input's storage in memory of its own."""
+        return to_tensor(self.laid.storage, self.subject.setting.fmt, self.subject.device)
+
+    def view(self, storage: torch.Tensor) -> torch.Tensor:
+        """Returns the input in its storage."""
+        return storage.as_strided(self.laid.shape, self.laid.strides, self.laid.offset)
+
+
+class WayCalls:
+    """Prepares the calls of ways of one space, and makes those that come before."""
+
+    def __init__(self, space: WaySpace, seed: int) -> None:
+        self.space, self._seed = space, seed
+        self._subjects: dict[tuple[tuple[str, str], ...], Subject | None] = {}
+
+    def bits(self, way: Way, again: str = "") -> Bits:
+        """Returns the rows of a way, [rows, columns]; ``again`` gives others of the same contents."""
+        setting, numbers = self.space.subject.setting, self.space.source.numbers
+        asked = way.get(CONTENTS, contents.PLAIN)
+        name = next(each for each in contents.names(numbers, setting.fmt) if names_of([each])[0] == asked)
+        rows = int(np.prod(self.space.leading_of(way)[0]))
+        columns = self.space.columns_of(way)
+        rng = np.random.default_rng([self.seed(way, again), columns])
+        make = contents.mixed_rows if way.get(OTHERS) else contents.rows_of
+        return make(name, rows, columns, setting.fmt, rng, numbers)
+
+    def seed(self, way: Way, again: str = "") -> int:
+        """Returns the seed of a way's numbers: that of others with the same contents and the same number of ``values``."""
+        digest = hashlib.sha256(f"{self._seed} {way.get(NUMBERS)} {way.get(CONTENTS)} {again}".encode()).digest()
+        return int.from_bytes(digest[:4])
+
+    def subject(self, way: Way) -> Subject | None:
+        """Returns the subject with a way's options, sizes of heads and layouts of operands; None where these are not judged together."""
+        given = tuple(each for each in way.values if each[0] in VALUES or each[0] in HEADS)
+        if given not in self._subjects:
+            self._subjects[given] = self._with_options(dict(given))
+        subject = self._subjects[given]
+        moves = {name.removeprefix(OPERAND): move for name, move in way.values if name.startswith(OPERAND)}
+        return subject if subject is None or not moves else _with_operands(subject, moves)
+
+    def prepared(self, subject: Subject, way: Way, bits: Bits) -> Prepared:
+        """Lays rows out as a way has them, and binds the dimension and the memory for the answer that the function is given."""
+        leading, place = self.space.leading_of(way)
+        layout, offset = way.get(LAYOUT, strides.PACKED), int(way.get(OFFSET, "0"))
+        laid = strides.laid(bits, leading, place, layout, subject.setting.fmt, offset)
+        function = subject.variant.function
+        own = taking_the_input_first(own_function(function), subject.variant.call)
+        if place != -1 and self.space.dim_parameter is not None:
+            over = {self.space.dim_parameter: place}
+            function = lambda x: own(x, **over)  # noqa: E731 - a function in place of another
+        if way.get(OUT) and self.space.out_parameter is not None:
+            beside: list[torch.Tensor] = []
+            function = _into(own, self.space.out_parameter, way.get(OUT), beside)
+            return Prepared(subject, function, laid, place, beside)
+        return Prepared(subject, function, laid, place)
+
+    def make_before(self, prepared: Prepared, way: Way, storage: torch.Tensor) -> None:
+        """Makes the call that comes before, if a way has one: whatever it gives, it must leave no mark."""
+        before = way.get(BEFORE)
+        if before == "the same storage":
+            whole = prepared.laid.storage.copy()
+            whole[prepared.laid.places] = self.bits(way, "before")
+            storage.copy_(to_tensor(whole, prepared.subject.setting.fmt, storage.device))
+            self.in_vain(prepared, prepared.view(storage), way)
+            storage.copy_(prepared.storage())
+        elif before:
+            self._make_other(prepared, way, before)
+
+    def in_vain(self, prepared: Prepared, x: torch.Tensor, way: Way) -> object:
+        """Makes a call of which nothing is promised, and returns its answer; None where it raises."""
+        with preserved(), suppress(Exception), activity.calling():
+            return self.space.called(prepared.function, way)(x)
+        return None
+
+    def _make_other(self, prepared: Prepared, way: Way, before: str) -> None:
+        other = self._other(way, before)
+        subject = self._with_another_option(way) if before == "another option" else prepared.subject
+        made = self.prepared(subject or prepared.subject, other, self.bits(other, "before"))
+        x = made.view(made.storage())
+        if before == "another dtype":
+            setting = prepared.subject.setting
+            dtype = next(dtype for dtype in setting.declaration.dtypes if dtype != setting.dtype)
+            x = x.to(TORCH_DTYPES[FORMATS[dtype].name])
+        x.requires_grad_(before == "a backward")
+        with handing_out(failing(1)) if before == "a failed allocation" else nullcontext():
+            answer = self.in_vain(made, x, way)
+        if before == "a backward" and isinstance(answer, torch.Tensor) and answer.requires_grad:
+            with preserved(), suppress(Exception), activity.calling():
+                torch.autograd.grad(answer, x, answer.detach())
+
+    def _other(self, way: Way, before: str) -> Way:
+        """Returns the way of the call before."""
+        columns, rows, layout = self.space.columns_of(way), self.space.rows_of(way), way.get(LAYOUT)
+        changes = {
+            "wider rows": (COLUMNS, columns + 1 if columns >= _LONG else 3 * columns + 1),
+            "narrower rows": (COLUMNS, max(1, columns // 2)),
+            "more rows": (ROWS, 2 * rows + 1),
+            "rows of NaN": (CONTENTS, "NaN"),
+            "refused memory for the answer": (OUT, TOO_NARROW),
+            "another layout": (LAYOUT, "padded by 3" if layout == "transposed" else "transposed"),
+        }
+        plain = way.without(BEFORE).without(GRADIENT)
+        return plain.having(*changes[before]) if before in changes else plain
+
+    def _with_another_option(self, way: Way) -> Subject | None:
+        """Returns the subject with as many options at other values than the way has as are judged together."""
+        found = None
+        for axis in (axis for axis in self.space.axes if axis.name in VALUES):
+            other = next(value for value in axis.values[::-1] if value != way.get(axis.name, axis.plain))
+            changed = way.without(axis.name) if other == axis.plain else way.having(axis.name, other)
+            subject = self.subject(Way(tuple(each for each in changed.values if not each[0].startswith(OPERAND))))
+            found, way = (found, way) if subject is None else (subject, changed)
+        return found
+
+    def _with_options(self, given: Mapping[str, str]) -> Subject | None:
+        sizes = {name: float(text) for name, text in given.items() if name in HEADS}
+        declared: dict[str, Parameter] = {}
+        for name, text in given.items():
+            if name not in sizes:
+                value = next(value for value in VALUES[name] if names_of([value_in_words(value)])[0] == text)
+                declared |= {**BESIDE.get(name, {}), name: value}
+        subject = with_options(self.space.subject, declared) if declared else self.space.subject
+        return of_other_heads(subject, sizes) if subject is not None and sizes else subject
+
+
+def _with_operands(subject: Subject, moves: Mapping[str, str]) -> Subject:
+    """Returns the subject whose calls get operands in these layouts, and all others packed."""
+    operation = subject.variant.operation
+    assert operation.arguments is not None
+    make = operation.arguments.make
+
+    def made(x: torch.Tensor, names: frozenset[str]) -> Mapping[str, Any]:
+        return laid_out(make(x, names), moves)
+
+    return replace(subject, variant=subject.variant.of(operation.making(made)))
+
+
+def _into(
+    function: Callable[..., Any], name: str, memory: str, beside: list[torch.Tensor]
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Returns the function with its answer in memory that it is given; what lies ``beside`` that is added to a list."""
+    before, behind = (4, 9) if memory == SLICE else (0, -1 if memory == TOO_NARROW else 0)
+
+    def called(x: torch.Tensor) -> torch.Tensor:
+        end = before + x.shape[1] + min(behind, 0)
+        whole = x.new_full((x.shape[0], end + max(behind, 0)), float("nan"))
+        beside.extend((whole[:, :before], whole[:, end:]))
+        function(x, **{name: whole[:, before:end]})
+        return whole[:, before:end]
+
+    return called

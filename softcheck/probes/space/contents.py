@@ -1,0 +1,225 @@
+"""Contents of rows by name: the values of the axis ``contents``. Imports no torch."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from oracles.formats import Bits, Format, Values, decode, encode
+from softcheck.cases.telling import telling_batch
+
+PLAIN = "ordinary"
+
+_FAR, _APART = 800.0, 60.0
+_TILE = 128
+_MOST_NUMBERS = 2
+"""Numbers of a variant's source on whose both sides the largest logits lie."""
+
+
+def ordinary_rows(rows: int, columns: int, fmt: Format, seed: int = 0) -> Bits:
+    """Bits of normally distributed logits of standard deviation 2, shape [rows, columns]; no two rows are equal."""
+    generator = np.random.default_rng([seed, rows, columns])
+    return encode(2.0 * generator.standard_normal((rows, columns)), fmt)
+
+
+def edge_rows(columns: int, fmt: Format, *, rows: int, seed: int) -> Bits:
+    """Bits of up to four rows that show faults which ordinary rows hide, [rows, columns].
+
+    The first row has logits around -30, which show padding that is read as 0; its largest logit is in the last column
+    and shows a dropped tail. The second row is ordinary. The third and the fourth have their largest logit in the first
+    and the last column.
+    """
+    generator = np.random.default_rng([seed, columns])
+    values = 2.0 * generator.standard_normal((4, columns))
+    values[0] -= 30.0
+    values[0, -1] = -22.0
+    values[2, 0] = values[3, -1] = 12.0
+    return encode(values[:rows], fmt)
+
+
+_PERIOD = 1_000_003
+"""Elements after which large inputs repeat themselves: a prime, so that rows a power of two apart differ."""
+_BEYOND = 150.0
+"""Distance of some rows from the others, at which their exponentials vanish beside those."""
+_FEW_ELEMENTS = 2**15
+"""Elements up to which inputs have a fully masked row. The judge's screen does not pass such rows."""
+
+
+def unlike_rows(rows: int, columns: int, fmt: Format, seed: int) -> Bits:
+    """Bits of rows that all differ, [rows, columns].
+
+    The largest logit stands first in a quarter of the rows and last in another. One row in 16 lies far below the others, so that a
+    maximum that rows share shows. Where there are few elements, one row in 16 is fully masked.
+    """
+    if rows * columns <= _PERIOD:
+        bits = ordinary_rows(rows, columns, fmt, seed)
+    else:
+        bits = np.resize(ordinary_rows(1, _PERIOD, fmt, seed), (rows, columns))
+    if columns > 1:
+        peak, masked = encode(np.array([9.0, -np.inf]), fmt)
+        bits[::4, 0] = peak
+        bits[1::4, -1] = peak
+        bits[11::16] = encode(decode(bits[11::16], fmt) - _BEYOND, fmt)
+        if bits.size <= _FEW_ELEMENTS:
+            bits[6::16] = masked
+    return bits
+
+
+_PERIOD_OF_FILLS = 4
+"""Rows after which those of a kind repeat what tells them from others."""
+
+Fill = Callable[[Values, np.random.Generator], Values]
+"""Returns rows in place of ordinary ones, float64 [rows, columns], in memory of their own."""
+
+
+def _marked(value: float) -> Fill:
+    """Puts a value into one column of the first row, and into another one of each third row."""
+
+    def fill(rows: Values, rng: np.random.Generator) -> Values:
+        rows[::3, int(rng.integers(rows.shape[1]))] = value
+        return rows
+
+    return fill
+
+
+def _hidden_columns(rows: Values, _rng: np.random.Generator) -> Values:
+    """Hides every third column, and the last half of each second row, as sequences of unequal length have them."""
+    rows[:, 1::3] = -np.inf
+    rows[1::2, (rows.shape[1] + 1) // 2 :] = -np.inf
+    return rows
+
+
+def _hidden_rows(rows: Values, _rng: np.random.Generator) -> Values:
+    rows[::2] = -np.inf
+    return rows
+
+
+def _far_apart(rows: Values, _rng: np.random.Generator) -> Values:
+    """Moves each row as far from the next as exponentials reach: a maximum of several rows gives no number for some."""
+    found: Values = rows + np.resize([-_FAR, 0.0, _FAR, 90.0], (len(rows), 1))
+    return found
+
+
+def _peaks(rows: Values, rng: np.random.Generator) -> Values:
+    """Gives each row one logit that outweighs the others, by so much that a maximum without it gives no number for some: last, first and anywhere."""
+    columns = rows.shape[1]
+    places = np.resize([columns - 1, 0, int(rng.integers(columns))], len(rows))
+    rows[np.arange(len(rows)), places] = rng.choice([30.0, _FAR], len(rows))
+    return rows
+
+
+def _growing(rows: Values, _rng: np.random.Generator) -> Values:
+    """Lets the maximum grow from each sixteenth of a row to the next, and fall in every second row."""
+    steps = _APART * np.floor(np.linspace(0.0, 15.999, rows.shape[1]))
+    found: Values = rows + steps * np.resize([1.0, -1.0], (len(rows), 1))
+    return found
+
+
+FILLS: Mapping[str, Fill] = {
+    PLAIN: lambda rows, _: rows,
+    "hidden columns": _hidden_columns,
+    "hidden rows": _hidden_rows,
+    "far apart": _far_apart,
+    "NaN": _marked(np.nan),
+    "+inf": _marked(np.inf),
+    "peaks": _peaks,
+    "growing": _growing,
+    "zeros": lambda rows, _: np.zeros_like(rows),
+    "equal rows": lambda rows, _: np.repeat(rows[:1], len(rows), axis=0),
+    "wide": lambda rows, _: 6.0 * rows,
+}
+"""Contents by name. Those of any number of a source, and adversarial rows, are beside these."""
+
+LIKE: Mapping[str, Callable[[Values], Values]] = {
+    "zeros": np.zeros_like,
+    "one number": lambda row: np.full_like(row, 1.5),
+    "ascending numbers": np.sort,
+    "descending numbers": lambda row: np.sort(row)[::-1],
+    "whole numbers": lambda row: np.round(4 * row),
+    "zeros and ones": lambda row: _place(row) % 2,
+    "numbers above 0 and zeros": lambda row: np.maximum(row, 0.0),
+    "small numbers": lambda row: row / 1024,
+    "probabilities": lambda row: np.exp(row) / np.exp(row).sum(),
+    "logarithms of probabilities": lambda row: row - np.log(np.exp(row).sum()),
+    "0 in one column and -inf elsewhere": lambda row: np.where(_place(row) == 7, 0.0, -np.inf),
+    "-inf behind the first column": lambda row: np.where(_place(row) == 0, row, -np.inf),
+    "-inf in the last half": lambda row: np.where(_place(row) < row.size // 2, row, -np.inf),
+    "two equal halves": lambda row: np.concatenate([row[: row.size // 2]] * 2),
+    "each number twice": lambda row: np.repeat(row[: row.size // 2], 2),
+    "-inf in the first and last columns": lambda row: np.where(
+        abs(_place(row) - row.size / 2) < row.size / 3, row, -np.inf
+    ),
+}
+"""Single rows of an even number of columns by name, which a wrapper may look for to take a shorter way."""
+
+
+def _place(row: Values) -> Values:
+    return np.arange(row.size, dtype=np.float64)
+
+
+def spread(rows: int, columns: int, fmt: Format, seed: int) -> Values:
+    """Returns ordinary rows of growing spread, [rows, columns]: what is rounded in 16 bits shows in some of them."""
+    found: Values = decode(ordinary_rows(rows, columns, fmt, seed), fmt) * np.resize([1.0, 4.0, 6.0], (rows, 1))
+    return found
+
+
+def finite_adversarial(rows: int, columns: int, fmt: Format, seed: int) -> Values:
+    """Returns at most so many rows, [rows, columns], that show dropped tiles and rescalings, and hold no special value."""
+    drawn = decode(telling_batch(columns, _TILE, fmt, np.random.default_rng(seed), most=4 * rows), fmt)
+    found: Values = drawn[np.isfinite(drawn).all(axis=1)][:rows]
+    return found
+
+
+ADVERSARIAL = "adversarial"
+HUGE = "huge"
+
+
+def names(numbers: Sequence[float], fmt: Format) -> tuple[str, ...]:
+    """Returns the names of contents for a variant whose source has these numbers."""
+    own = [n for n in dict.fromkeys(abs(n) for n in numbers) if 1.0 <= n < min(fmt.max, 1e5) and n != int(n)]
+    own += [n for n in dict.fromkeys(abs(n) for n in numbers) if 2.0 < n <= 1000.0 and n == int(n)]
+    return (
+        *FILLS,
+        ADVERSARIAL,
+        HUGE,
+        *(f"{side}{n:g}" for n in own[:_MOST_NUMBERS] for side in ("above ", "below -")),
+    )
+
+
+def mixed_rows(
+    name: str, rows: int, columns: int, fmt: Format, rng: np.random.Generator, numbers: Sequence[float] = ()
+) -> Bits:
+    """Returns bits of rows of which the first has such contents, and each other one those of a kind of its own, [rows, columns].
+
+    A call meets many kinds at once that way: what is wrong of one row shows whatever the others hold.
+    """
+    others = [each for each in names(numbers, fmt) if each != name]
+    kinds = np.resize([name, *rng.permutation(others)], rows)
+    found = np.empty((rows, columns), dtype=fmt.storage)
+    for kind in dict.fromkeys(kinds.tolist()):
+        own = np.flatnonzero(kinds == kind)
+        drawn = rows_of(kind, max(_PERIOD_OF_FILLS, len(own)), columns, fmt, rng, numbers)
+        # The first row of each kind shows it most.
+        found[own] = drawn[: len(own)]
+    return found
+
+
+def rows_of(
+    name: str, rows: int, columns: int, fmt: Format, rng: np.random.Generator, numbers: Sequence[float] = ()
+) -> Bits:
+    """Returns bits of rows with such contents, [rows, columns].
+
+    ``numbers`` are those of a variant's source, near which adversarial rows lie.
+    """
+    ordinary = 2.0 * rng.standard_normal((rows, columns))
+    if name == ADVERSARIAL and rows and columns:
+        drawn = telling_batch(columns, max(1, columns // 4), fmt, rng, values=[n for n in numbers if n], most=rows)
+        return np.ascontiguousarray(np.take(drawn, range(rows), axis=0, mode="wrap"))
+    if name == HUGE:
+        return encode(np.clip(ordinary / 8.0, -1.0, 1.0) * fmt.max, fmt)
+    if name not in FILLS:
+        # All logits beyond a number, which a kernel may take for a limit.
+        side, _, number = name.partition(" ")
+        ordinary += float(number) + (8.0 if side == "above" else -8.0)
+    else:
+        ordinary = FILLS[name](ordinary, rng) if rows and columns else ordinary
+    return encode(np.where(np.isfinite(ordinary), np.clip(ordinary, -fmt.max, fmt.max), ordinary), fmt)

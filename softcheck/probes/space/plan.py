@@ -1,0 +1,138 @@
+"""Plans of ways in which every two values meet, and every three values of the core axes. Imports no torch.
+
+A plan is a mixed covering array (Bryce and Colbourn, 2007): each way is the best of some that are drawn, by the meetings that it
+is the first to hold. Generators of covering arrays know no costs, no budget and no values that fail together, which are known only
+as calls are made.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softcheck.probes.space.way import VALUES, Way, WayAxis
+
+_DRAWN = 48
+"""Ways that are drawn for one of a plan: twice as many make it shorter by less than a twentieth (docs/probes.md)."""
+_PAIR, _OF_PAIRS = 8, 0.75
+"""Weight of two values that meet, against that of three, and share of the ways that are drawn around two."""
+_TRIES = 40
+"""Draws in a row without a new meeting after which a plan ends: what is left are meetings that are excluded."""
+
+Excluded = Callable[[Way], bool]
+"""True for a way that can't be called."""
+
+_Vector = NDArray[np.int64]
+
+
+class Plan:
+    """Ways to call a function, and how many meetings of values they hold.
+
+    Of the axes whose values are compiled for, at most ``compilations`` combinations are in a plan, if that is not None: beyond these the
+    other axes meet them.
+    """
+
+    def __init__(
+        self,
+        axes: Sequence[WayAxis],
+        excluded: Excluded,
+        seed: Sequence[int],
+        *,
+        triples: bool = True,
+        compilations: int | None = None,
+    ) -> None:
+        self._axes, self._excluded = axes, excluded
+        self._compiled = np.array([axis.compiles for axis in axes])
+        self._compilations = compilations
+        self._combined: dict[bytes, _Vector] = {}
+        self._rng = np.random.default_rng(seed)
+        self._sizes = np.array([len(axis.values) for axis in axes])
+        core = [place for place, axis in enumerate(axes) if axis.is_core]
+        self._groups: list[tuple[int, ...]] = [*combinations(range(len(axes)), 2)]
+        self._groups += combinations(core, 3) if triples else ()
+        counts = [int(np.prod(self._sizes[list(group)])) for group in self._groups]
+        self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self._is_new = np.ones(int(self._firsts[-1]), dtype=np.bool_)
+        self._weights = np.array([_PAIR if len(group) == 2 else 1 for group in self._groups])
+        self._pairs = int(sum(count for count, group in zip(counts, self._groups, strict=True) if len(group) == 2))
+
+    @property
+    def meetings(self) -> int:
+        """Meetings of values of all axes."""
+        return len(self._is_new)
+
+    @property
+    def met(self) -> int:
+        """Meetings in the ways drawn so far."""
+        return int((~self._is_new).sum())
+
+    def ways(self, most: int) -> list[Way]:
+        """Returns at most so many ways, those with most new meetings first. The plain way is the first."""
+        found = [Way()]
+        self._meet(np.zeros(len(self._axes), dtype=np.int64))
+        misses = 0
+        while len(found) < most and misses < _TRIES and self._is_new.any():
+            drawn = self._drawn()
+            ids = self._ids(drawn)
+            gains = (self._is_new[ids] * self._weights).sum(axis=1)
+            if self._is_spent:
+                gains *= [self._combination(vector) in self._combined for vector in drawn]
+            best = int(gains.argmax())
+            way = self._way(drawn[best])
+            if not gains[best] or self._excluded(way):
+                misses += 1
+                continue
+            misses = 0
+            self._meet(drawn[best])
+            found.append(Way((*way.values, (VALUES, str(len(found))))))
+        return found
+
+    def _drawn(self) -> _Vector:
+        """Draws ways, each of which holds a meeting that is new."""
+        found: _Vector = (self._rng.random((_DRAWN, len(self._axes))) * self._sizes).astype(np.int64)
+        # Two values meet before three do: most faults need no more.
+        pairs = np.flatnonzero(self._is_new[: self._pairs])
+        new = pairs if pairs.size and self._rng.random() < _OF_PAIRS else np.flatnonzero(self._is_new)
+        for vector, meeting in zip(found, self._rng.choice(new, _DRAWN), strict=True):
+            group = int(np.searchsorted(self._firsts, meeting, side="right")) - 1
+            left = int(meeting - self._firsts[group])
+            for place in reversed(self._groups[group]):
+                left, vector[place] = divmod(left, int(self._sizes[place]))
+        if self._is_spent:
+            combined = np.array(list(self._combined.values()))
+            found[:, self._compiled] = combined[self._rng.integers(len(combined), size=_DRAWN)]
+        for vector in found:
+            # Values that can't stand together give way, one after the other.
+            for place in self._rng.permutation(len(vector)):
+                if not self._excluded(self._way(vector)):
+                    break
+                vector[place] = 0
+        return found
+
+    def _ids(self, vectors: _Vector) -> _Vector:
+        """Returns the numbers of each way's meetings, [ways, groups]."""
+        ids = np.empty((len(vectors), len(self._groups)), dtype=np.int64)
+        for number, group in enumerate(self._groups):
+            found = np.zeros(len(vectors), dtype=np.int64)
+            for place in group:
+                found = found * self._sizes[place] + vectors[:, place]
+            ids[:, number] = found + self._firsts[number]
+        return ids
+
+    def _meet(self, vector: _Vector) -> None:
+        self._is_new[self._ids(vector[None])[0]] = False
+        self._combined.setdefault(self._combination(vector), vector[self._compiled])
+
+    @property
+    def _is_spent(self) -> bool:
+        return self._compilations is not None and len(self._combined) >= self._compilations
+
+    def _combination(self, vector: _Vector) -> bytes:
+        found: bytes = vector[self._compiled].tobytes()
+        return found
+
+    def _way(self, vector: _Vector) -> Way:
+        return Way(
+            tuple((a.name, a.values[value]) for a, value in zip(self._axes, vector.tolist(), strict=True) if value)
+        )

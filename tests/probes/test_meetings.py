@@ -1,0 +1,185 @@
+"""Faults that show only where two, three or four circumstances meet are found and reduced to these; right functions are left alone."""
+
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from probe_helpers import conclusion
+
+import softcheck
+from softcheck.probes import meetings
+from softcheck.probes.base import Setting, Subject
+from softcheck.probes.space.attempts import Attempts
+from softcheck.probes.space.plan import Plan
+from softcheck.probes.space.way import Way
+from softcheck.variants.registry import load
+
+
+def space_of(spec):
+    variant = load(spec)
+    setting = Setting(declaration=variant.declaration, dtype="float32", backend="interpreter")
+    return meetings._space_of(Subject(variant, setting, torch.device("cpu")))
+
+
+MAIN = threading.main_thread()
+FUNCTIONS = Path(__file__).with_name("functions_with_options.py")
+
+
+def axes_of(finding):
+    return {part.partition("=")[0] for part in finding.label.split(",")} - {"values"}
+
+
+def wrong_where(condition, **promises):
+    """A softmax that is wrong by a tenth where a condition on its input holds."""
+
+    @softcheck.variant(**promises)
+    def softmax(x):
+        y = torch.softmax(x.float(), -1).to(x.dtype)
+        return y * 1.1 if condition(x) else y
+
+    return softmax
+
+
+FAULTS = {
+    "wide and strided": (lambda x: x.shape[-1] > 1024 and x.stride(-1) != 1, {"columns", "layout"}),
+    "three dimensions and strided": (
+        lambda x: x.dim() == 3 and not x.is_contiguous() and x.stride(-1) == 1,
+        {"dims", "layout"},
+    ),
+    "a NaN in inference mode": (lambda x: torch.is_inference_mode_enabled() and x.isnan().any(), {"contents", "mode"}),
+    "a gradient and an offset": (lambda x: x.requires_grad and x.storage_offset() == 1, {"offset"}),
+    "one row in a thread": (
+        lambda x: x.numel() == x.shape[-1] and threading.current_thread() is not MAIN,
+        {"rows", "mode"},
+    ),
+    "wide, strided and a large logit": (
+        lambda x: x.shape[-1] > 1024 and x.stride(-1) != 1 and x.amax() > 25,
+        {"columns", "layout", "contents"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_a_meeting_is_found_and_reduced(name):
+    condition, due = FAULTS[name]
+    found = conclusion("meetings", wrong_where(condition, dimensions=4))
+    assert found.findings, "no finding"
+    axes = axes_of(found.findings[0])
+    assert due <= axes, f"{due} are needed, {axes} are named"
+    assert len(axes) <= len(due) + 1
+
+
+def test_a_wrong_gradient_for_wide_rows_alone_is_found():
+    class Softmax(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = torch.softmax(x, -1)
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            (y,) = ctx.saved_tensors
+            sums = (y * g)[:, :1024].sum(-1, keepdim=True)
+            return y * (g - sums)
+
+    found = conclusion("meetings", Softmax.apply)
+    assert [axes_of(each) for each in found.findings] == [{"columns", "gradient"}]
+    assert "right with any one of these as usual" in found.findings[0].violation.message
+
+
+def test_an_option_beside_wide_rows_is_found_and_a_refusal_is_none(tmp_path):
+    file = tmp_path / "kernel.py"
+    file.write_text(
+        "import torch\n"
+        "def softmax(x, scale=1.0):\n"
+        "    if scale != 1.0 and x.requires_grad:\n"
+        "        raise NotImplementedError('no gradient beside a scale')\n"
+        "    return torch.softmax(x if x.shape[-1] > 1000 else x * scale, -1)\n"
+    )
+    function = load(f"{file}:softmax").function
+    function.__name__ = f"{file}:softmax"
+    found = conclusion("meetings", function)
+    assert [axes_of(each) for each in found.findings] == [{"columns", "scale"}]
+
+
+def test_a_stale_answer_for_the_same_storage_is_found():
+    kept = {}
+
+    def softmax(x):
+        key = x.data_ptr(), x.shape, x.stride()
+        if key not in kept:
+            kept.clear()
+            kept[key] = torch.softmax(x, -1)
+        return kept[key]
+
+    assert any("before" in axes_of(each) for each in conclusion("meetings", softmax).findings)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_right_functions_are_left_alone(dtype):
+    for right in (lambda x: torch.softmax(x.float(), -1).to(x.dtype), wrong_where(lambda _: False, dimensions=4)):
+        found = conclusion("meetings", right, dtype)
+        assert found.findings == ()
+        assert found.trials > 1
+
+
+def test_a_function_that_is_wrong_throughout_is_left_to_others():
+    assert conclusion("meetings", wrong_where(lambda _: True)).findings == ()
+
+
+NAMED = {
+    "x.requires_grad and rows > 20": "rows=21,mode=x.requires_grad_()",
+    "x.data_ptr() % 16 != 0 and rows == 33": "rows=33,offset=1",
+    "not torch.are_deterministic_algorithms_enabled() and rows > 20": "rows=21,settings=torch.use_deterministic_algorithms(False)",
+    "torch.is_autocast_enabled('cpu') and not torch.is_grad_enabled()": "mode=torch.no_grad(),settings=torch.autocast(dtype:torch.bfloat16)",
+    "x.requires_grad and torch.get_default_dtype() == torch.float64": "mode=x.requires_grad_(),settings=torch.set_default_dtype(torch.float64)",
+    "torch.compiler.is_compiling() and x.amax() > 1e30": 'contents=huge,settings=torch.compile(backend:"eager")',
+    "torch.isnan(x).any(-1).all()": "rows=1,contents=NaN",
+}
+
+
+@pytest.mark.parametrize("condition", NAMED)
+def test_circumstances_that_a_condition_names_are_values_that_meet(tmp_path, condition):
+    file = tmp_path / "kernel.py"
+    file.write_text(
+        f"""
+import torch
+
+
+def softmax(x):
+    rows = x.numel() // max(1, x.shape[-1])
+    y = torch.softmax(x, -1)
+    return y.nan_to_num(0.3) * 1.1 if {condition} else y
+"""
+    )
+    space = space_of(f"{file}:softmax")
+    way = Way.parse(NAMED[condition], space.axes)
+    attempts = Attempts(space, 0)
+    assert attempts.make(way).violations
+    assert not any(attempts.make(way.without(axis)).violations for axis, _ in way.values)
+    assert any(each.holds(way) for each in Plan(space.axes, space.excluded, [1]).ways(320))
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("scale_of_the_last_call", "before=another option"),
+        ("scale_forgotten_behind_a_causal_mask", "causal=top-left,scale=0.5"),
+    ],
+)
+def test_options_that_stay_or_hide_each_other_are_wrong(name, way):
+    space = space_of(f"{FUNCTIONS}:{name}@operation=attention")
+    assert Attempts(space, 0).make(Way.parse(way, space.axes)).violations
+
+
+def test_what_a_call_leaves_behind_is_found():
+    kept = []
+
+    def softmax(x):
+        kept.extend([True] if x.stride(-1) != 1 else [])
+        return torch.softmax(x, -1) * (1.1 if kept and x.stride(-1) == 1 else 1.0)
+
+    found = conclusion("meetings", softmax).findings
+    assert any(each.label == "plain" and "and right before it" in each.violation.message for each in found)
