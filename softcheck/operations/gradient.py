@@ -4,9 +4,10 @@ Derived in docs/bounds.md, section 18. Errors are in units of ulp(scale), scale 
 difference cancels.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from softcheck.operations.ulp import Scaled, scaled
 if TYPE_CHECKING:
     import torch
     from flint import fmpq
+    from numpy.typing import NDArray
 
 ROUNDINGS = 16
 """Roundings of one element beside those of the sum: of products, differences, quotients and conversions."""
@@ -70,11 +72,11 @@ def gradient_errors(
     gradients, and ``arithmetic`` computes them, forward and backward. No row may be special.
     """
     probabilities = answer.values
-    exact, differences = compared(found, grads, answer, _of_softmax)
     size = probabilities * (np.abs(grads) + (probabilities * np.abs(grads)).sum(axis=1, keepdims=True))
     forward = output_errors(bounds, logits, answer, fmt, arithmetic)
     allowed = _allowed(probabilities, grads, logits, forward, fmt, arithmetic)
-    return in_units(exact, differences, allowed, size, logits, fmt)
+    units = partial(in_units, allowed=allowed, size=size, logits=logits, fmt=fmt)
+    return compared(found, grads, probabilities, lambda: answer, _of_softmax, units, fmt)
 
 
 def reshaped_errors(errors: GradientErrors, shape: tuple[int, ...]) -> GradientErrors:
@@ -110,33 +112,57 @@ def _with_mean(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
     return g.abs() + (p * g.abs()).sum(dim=1, keepdim=True)
 
 
-def _of_softmax(y: "Sequence[fmpq]", g: "Sequence[fmpq]") -> "list[fmpq]":
-    mean = sum(one * other for one, other in zip(y, g, strict=True))
-    return [one * (grad - mean) for one, grad in zip(y, g, strict=True)]
+def _of_softmax(y: "NDArray[Any]", g: "NDArray[Any]") -> "NDArray[Any]":
+    gradient: NDArray[Any] = y * (g - (y * g).sum())
+    return gradient
 
 
 def compared(
     found: Values,
     grads: Values,
-    answer: Reference,
-    formula: "Callable[[Sequence[fmpq], Sequence[fmpq]], list[fmpq]]",
-) -> tuple[Values, Values]:
-    """Returns the exact gradient and the distances from it, computed in rational numbers and rounded once.
+    probabilities: Values,
+    proof: "Callable[[], Reference]",
+    formula: "Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]",
+    units: Callable[[Values, Values], GradientErrors],
+    fmt: Format,
+) -> GradientErrors:
+    """Returns what ``units`` makes of the exact gradient and the distances from it.
 
-    ``answer`` is the softmax, and ``formula`` gives a row's gradient from it and the row of ``grads``.
+    ``formula`` gives a row's gradient from its softmax and its row of ``grads``. Both are taken in float64 first: in
+    narrower formats its own error is below 2^-20 of each limit. Rows with an error beyond half of its limit, and all rows of
+    float64, are computed from the ``proof`` in rational numbers, and rounded once.
     """
+    with np.errstate(all="ignore"):
+        exact = np.array([formula(*row) for row in zip(probabilities, grads, strict=True)]).reshape(found.shape)
+        differences = np.abs(found - exact)
+    judged = units(exact, np.where(np.isnan(differences), np.inf, differences))
+    rows = np.arange(len(found))
+    if fmt.precision < np.finfo(np.float64).nmant:
+        rows = rows[~(judged.errors <= judged.limits / 2).all(axis=1)]
+    if not rows.size:
+        return judged
+    exact[rows], differences[rows] = _rationally(found[rows], grads[rows], proof(), rows, formula)
+    return units(exact, differences)
+
+
+def _rationally(
+    found: Values,
+    grads: Values,
+    answer: Reference,
+    rows: "NDArray[np.int64]",
+    formula: "Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]",
+) -> tuple[Values, Values]:
     from flint import fmpq
 
-    exact = np.zeros(found.shape)
-    differences = np.full(found.shape, np.inf)
-    for row in range(found.shape[0]):
+    exact, differences = np.zeros(found.shape), np.full(found.shape, np.inf)
+    for place, row in enumerate(rows):
         parts = zip(answer.high[row], answer.low[row], answer.exponent[row], strict=True)
-        y = [(_rational(high) + _rational(low)) * fmpq(2) ** int(e) for high, low, e in parts]
-        g = [_rational(grad) for grad in grads[row]]
-        for column, (value, gradient) in enumerate(zip(found[row], formula(y, g), strict=True)):
-            exact[row, column] = _rounded(gradient)
+        y = np.array([(_rational(high) + _rational(low)) * fmpq(2) ** int(e) for high, low, e in parts], dtype=object)
+        g = np.array([_rational(grad) for grad in grads[place]], dtype=object)
+        for column, (value, gradient) in enumerate(zip(found[place], formula(y, g), strict=True)):
+            exact[place, column] = _rounded(gradient)
             if np.isfinite(value):
-                differences[row, column] = _rounded(abs(_rational(value) - gradient))
+                differences[place, column] = _rounded(abs(_rational(value) - gradient))
     return exact, differences
 
 

@@ -11,8 +11,8 @@ and no better, however small it is.
 """
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,7 +49,7 @@ from softcheck.operations.ulp import Scaled
 
 if TYPE_CHECKING:
     import torch
-    from flint import fmpq
+    from numpy.typing import NDArray
 
 SUMMED = 2.0**-50
 """Relative error of float64's own exponentials of the outputs, and of their sum."""
@@ -113,9 +113,9 @@ def logarithm_errors(values: Values, logarithms: Values, constants: Model) -> Va
     return found
 
 
-def _of_log_softmax(y: "Sequence[fmpq]", g: "Sequence[fmpq]") -> "list[fmpq]":
-    total = sum(g)
-    return [grad - one * total for one, grad in zip(y, g, strict=True)]
+def _of_log_softmax(y: "NDArray[Any]", g: "NDArray[Any]") -> "NDArray[Any]":
+    gradient: NDArray[Any] = g - y * g.sum()
+    return gradient
 
 
 def _gradient_errors(
@@ -125,7 +125,6 @@ def _gradient_errors(
 
     Derived in docs/bounds.md, section 20. ``answer`` is the exact log-softmax of ``logits``.
     """
-    exact, differences = compared(found, grads, ball.softmax(logits), _of_log_softmax)
     probabilities = np.exp(answer.values)
     of_output = output_errors(_bounds, logits, answer, fmt, arithmetic, _scale)
     inner, narrow, total = computed_in(arithmetic, fmt)
@@ -137,7 +136,8 @@ def _gradient_errors(
     size = np.abs(grads) + probabilities * sums
     allowed = off * sums + (probabilities + off) * of_sum + each * (size + off * sums)
     allowed += ROUNDINGS * max(inner.least_normal, narrow.least_subnormal) * (1 + sums)
-    return in_units(exact, differences, allowed, size, logits, fmt)
+    units = partial(in_units, allowed=allowed, size=size, logits=logits, fmt=fmt)
+    return compared(found, grads, probabilities, lambda: ball.softmax(logits), _of_log_softmax, units, fmt)
 
 
 def _gradient_size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":

@@ -3,9 +3,10 @@
 Derived in docs/bounds.md, sections 24 and 28. Errors are in ulp(|g| (a p + e)), since the difference cancels where p is near 1.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from softcheck.operations.ulp import Flags
 
 if TYPE_CHECKING:
     import torch
-    from flint import fmpq
+    from numpy.typing import NDArray
 
 
 class RowTerms(NamedTuple):
@@ -86,13 +87,12 @@ def gradient_of_rows(
         found, grads = found.reshape(p_of.shape), np.repeat(grads, len(p_of) // len(grads), axis=0)
         of_rows = np.where(terms.counts, grads * terms.scale, 0.0)
 
-        def formula(p: "Sequence[fmpq]", g: "Sequence[fmpq]") -> "list[fmpq]":
+        def formula(p: "NDArray[Any]", g: "NDArray[Any]") -> "NDArray[Any]":
             # The first two hold the row's own gradient and factor, the others what is subtracted, and the slopes.
-            others, slopes = g[2 : 2 + len(p)], g[2 + len(p) :]
-            return [g[0] * (g[1] * one - less) * by for one, less, by in zip(p, others, slopes, strict=True)]
+            gradient: NDArray[Any] = g[0] * (g[1] * p - g[2 : 2 + len(p)]) * g[2 + len(p) :]
+            return gradient
 
         given = np.hstack([of_rows, terms.factor, less, np.broadcast_to(terms.slope, less.shape)])
-        exact, differences = compared(found, given, ball.softmax(p_of), formula)
         logarithms = LOG_SOFTMAX.prove(p_of, fmt, "nan")
         p = np.exp(logarithms.values)
         inner, narrow, _ = computed_in(arithmetic, fmt)
@@ -115,7 +115,8 @@ def gradient_of_rows(
             # Each of the subtracted terms may lose half a subnormal, and a backward multiplies p by their sum.
             terms_lost = 1 + p * np.count_nonzero(less, axis=1, keepdims=True) / 2
             allowed += 4 * fmt.unit_roundoff * size + np.maximum(np.abs(of_rows), 1) * fmt.least_subnormal * terms_lost
-        judged = in_units(exact, differences, allowed, size, p_of, fmt)
+        units = partial(in_units, allowed=allowed, size=size, logits=p_of, fmt=fmt)
+        judged = compared(found, given, p, lambda: ball.softmax(p_of), formula, units, fmt)
         # An answer of NaN, as of a target that is no column, has no gradient that anyone promises.
         has_none = np.repeat(np.isnan(answer.high), len(p_of) // len(answer.high), axis=0)
         free = {"errors": np.where(has_none, 0.0, judged.errors), "limits": np.where(has_none, np.inf, judged.limits)}

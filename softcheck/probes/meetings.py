@@ -5,8 +5,9 @@ usually is, until none can be left out: what remains is the finding. Calls are c
 any machine.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from itertools import combinations
 
 import msgspec
@@ -227,30 +228,44 @@ def _reduced(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted
     if again.fatal or not fails(again):
         return _Reduced(way, again, repeats=False, fatal=again.fatal)
     kinds = next((axis.values[1:] for axis in space.axes if axis.name == CONTENTS), ())
-    simpler = _simpler(way, kinds)
-    while (asked := next(simpler, None)) is not None:
-        made = attempts.make(asked)
-        if made.fatal:
-            return _Reduced(asked, made, repeats=True, fatal=True)
-        if fails(made):
-            # What one circumstance hides, such as a NaN in the only row, shows once another is as usual: all are asked again.
-            way, again, simpler = asked, made, _simpler(asked, kinds)
+    asked_for, is_smaller = {way}, True
+    while is_smaller:
+        # What one circumstance hides, such as a NaN in the only row, shows once another is as usual: all are asked again.
+        is_smaller = False
+        for simpler in _simpler(way, kinds):
+            asked = simpler(way)
+            if asked in asked_for:
+                continue
+            made = attempts.make(asked)
+            if made.fatal:
+                return _Reduced(asked, made, repeats=True, fatal=True)
+            asked_for.add(asked)
+            if fails(made):
+                way, again, is_smaller = asked, made, True
     return _Reduced(way, again, repeats=True)
 
 
-def _simpler(way: Way, kinds: Sequence[str]) -> Iterator[Way]:
-    """Yields the ways with one circumstance less, with rows of one kind in place of several, and with two circumstances less."""
+def _simpler(way: Way, kinds: Sequence[str]) -> Iterator[Callable[[Way], Way]]:
+    """Yields what leaves out half of the circumstances, one of them, or two; and what gives rows of one kind in place of several."""
     # The call before is left out last: without it an allocator may hand out the same memory, and a stale answer shows all the same.
     names = sorted((name for name, _ in reversed(way.values)), key=lambda name: name == BEFORE)
-    for name in names:
-        yield way.without(name)
-    if way.get(CONTENTS) == contents.ADVERSARIAL or way.get(OTHERS):
-        # The row that shows it may be of another kind than the first.
-        alike = way.without(OTHERS)
-        yield from (alike.having(CONTENTS, kind) for kind in kinds if kind != way.get(CONTENTS))
+    half = len(names) // 2
+    groups = [names[:half], names[half:]] if len(names) > _FEW else []
+    groups += [[name] for name in names]
+    yield from (partial(_without, names=group) for group in groups)
+    yield from (partial(_of_kind, kind=kind) for kind in kinds)
     if len(names) > _FEW:
-        for first, second in combinations(names, 2):
-            yield way.without(first).without(second)
+        yield from (partial(_without, names=pair) for pair in combinations(names, 2))
+
+
+def _without(way: Way, names: Sequence[str]) -> Way:
+    return reduce(Way.without, names, way)
+
+
+def _of_kind(way: Way, kind: str) -> Way:
+    # Of rows of several kinds the one that shows it may be of another kind than the first.
+    is_of_several = way.get(CONTENTS) == contents.ADVERSARIAL or way.get(OTHERS)
+    return way.without(OTHERS).having(CONTENTS, kind) if is_of_several else way
 
 
 def _counts(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted) -> Violation | None:

@@ -20,7 +20,7 @@ import msgspec
 
 from softcheck.contract import FindingKind, Violation
 from softcheck.run.blames import Blame, Command, Fault
-from softcheck.run.calls import load, make
+from softcheck.run.calls import FirstCallError, load, make
 from softcheck.run.pool import Pool
 from softcheck.run.process import Worker, WorkerDiedError, can_check_heap
 from softcheck.run.protocol import Call, Measured, Probed, RunCase, RunProbe, TrialDone
@@ -70,18 +70,22 @@ def again_alone(
 def alone(pool: Pool, call: Call, expected: type[Answer], *, is_loaded_first: bool = False) -> Answer | WorkerDiedError:
     """Makes a call in a fresh process, and returns its answer or the death of that process, which confirms the blame.
 
-    With ``is_loaded_first`` the variant is loaded, and so called once, before the call. Raises SoftcheckError if the
-    call can't be made.
+    With ``is_loaded_first`` the variant is loaded, and so called once, before the call, unless the first call leaves
+    something behind. Raises SoftcheckError if the call can't be made.
     """
     with fresh(pool.take(fresh=True), pool) as worker:
         try:
             if is_loaded_first:
                 load(worker, call.variant, (call.dtype,), lambda: pool.waits(call.variant))
             answer = make(worker, call, lambda: pool.waits(call.variant))
+        except FirstCallError:
+            answer = None
         except WorkerDiedError as died:
             pool.bury(worker, died)
             pool.blames.confirm(call.variant, kind_of(died))
             return died
+    if answer is None and is_loaded_first:
+        return alone(pool, call, expected)
     assert isinstance(answer, expected)
     return answer
 
@@ -192,7 +196,7 @@ class _Search:
             for look in looks:
                 try:
                     found = look(mine) if mine else None
-                except _OutOfTimeError:
+                except (_OutOfTimeError, FirstCallError):
                     return None
                 if found is not None:
                     return found

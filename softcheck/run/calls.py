@@ -5,8 +5,12 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
-from softcheck.run.process import Waits, Worker, WorkerDiedError
+from softcheck.run.process import Waits, Worker
 from softcheck.run.protocol import Call, Failed, Load, Loaded, Measured, RunCase, RunProbe, TrialDone
+
+
+class FirstCallError(SoftcheckError):
+    """The first call of a variant left its process unusable: another process must show what only that call changes."""
 
 
 def on_case(request: RunCase, variant: str) -> Call:
@@ -22,12 +26,14 @@ def in_trial(request: RunProbe, index: int, label: str) -> Call:
 
 
 def load(worker: Worker, variant: str, dtypes: Sequence[str], seconds: float | Callable[[], Waits]) -> None:
-    """Loads a variant, which calls it once, as every command does first. Raises WorkerDiedError if the process ends."""
+    """Loads a variant, which calls it once, as every command does first. Raises WorkerDiedError if the process ends.
+
+    Raises FirstCallError if the call leaves something behind, so that the next request would be lost.
+    """
     worker.loaded.add(variant)
     for reply in worker.ask(Load(variant, tuple(dtypes)), seconds):
         if isinstance(reply, Loaded) and reply.fatal:
-            # Another process must show what only the first call changes; here the next request would be lost.
-            raise WorkerDiedError("the first call left the process unusable", timed_out=False)
+            raise FirstCallError(f"the first call of {variant} left the process unusable")
 
 
 def make(worker: Worker, call: Call, seconds: float | Callable[[], Waits]) -> Measured | TrialDone | None:

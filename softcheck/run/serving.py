@@ -71,6 +71,8 @@ class Server:
         self.loaded: dict[str, LoadedVariant] = {}
         self._facts: dict[str, Recognised] = {}
         self._measuring = Measuring(device)
+        # What is put back after each request must not be softcheck's own counter.
+        executed.turn_on()
         self._initial = Snapshot()
 
     def answer(self, request: Request) -> Iterator[Reply]:

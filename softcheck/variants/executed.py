@@ -4,6 +4,7 @@ Python reports each line once, and each function's start once (``sys.monitoring`
 next to nothing. Imports nothing but Python's own library.
 """
 
+import atexit
 import sys
 from collections.abc import Collection
 from types import CodeType
@@ -34,6 +35,8 @@ class _Counter:
             _monitoring.register_callback(_monitoring.COVERAGE_ID, events.PY_START, self._on_start)
             _monitoring.register_callback(_monitoring.COVERAGE_ID, events.LINE, self._on_line)
             _monitoring.set_events(_monitoring.COVERAGE_ID, events.PY_START)
+            # Python's own last calls find this module's names gone.
+            atexit.register(_monitoring.set_events, _monitoring.COVERAGE_ID, 0)
 
     def _on_start(self, code: CodeType, _offset: int) -> Any:
         if code.co_filename in self.files:
@@ -49,12 +52,17 @@ class _Counter:
 _counter = _Counter()
 
 
+def turn_on() -> None:
+    """Begins to count, before any snapshot of what a process has set. Does nothing before Python 3.12."""
+    if _monitoring is not None and not _counter.is_on:
+        _counter.turn_on()
+
+
 def attribute_to(variant: str, files: Collection[str]) -> None:
     """Counts lines of these files as run by this variant from now on. Does nothing before Python 3.12."""
     if _monitoring is None or _counter.variant == variant:
         return
-    if not _counter.is_on:
-        _counter.turn_on()
+    turn_on()
     _counter.variant, _counter.files = variant, frozenset(files)
     _counter.lines.setdefault(variant, set())
     if _counter.is_on:

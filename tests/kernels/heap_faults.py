@@ -52,6 +52,7 @@ def writes_beyond_a_tensor_of_strided_input(x):
 
 
 class _State:
+    has_begun = False
     is_broken = False
     is_locked = False
     calls = 0
@@ -84,6 +85,14 @@ def crashes_once(x):
             return torch.softmax(x, dim=-1)
         os.abort()
     return torch.softmax(x, dim=-1)
+
+
+def crashes_once_and_begins_with_a_change(x):
+    """As the one above; the first call in each process also sets torch's default dtype."""
+    if not _State.has_begun:
+        _State.has_begun = True
+        torch.set_default_dtype(torch.float64)
+    return crashes_once(x)
 
 
 def poisons_whoever_comes_next(x):

@@ -4,7 +4,10 @@ import importlib.util
 import sys
 
 import pytest
+import torch
 
+from softcheck.run.protocol import Load
+from softcheck.run.serving import Server
 from softcheck.variants import executed
 
 CODE = """
@@ -51,3 +54,14 @@ def test_each_line_is_told_once_for_each_variant(module):
 
 def test_nothing_is_counted_of_a_variant_that_never_ran():
     assert executed.newly_run("nobody") == frozenset()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring came with Python 3.12")
+def test_a_worker_puts_back_what_calls_left_and_goes_on_counting(module):
+    server = Server(torch.device("cpu"))
+    executed.attribute_to("three", [module.__file__])
+    module.softmax(1)
+    list(server.answer(Load("torch", ("float16",))))
+    executed.attribute_to("three", [module.__file__])
+    module.other(1)
+    assert new("three") == {3, 6, 8, 11}

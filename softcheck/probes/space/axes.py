@@ -36,6 +36,8 @@ _IN_16_BITS = 33000
 """Columns on a GPU whose number needs all of 16 bits."""
 _BEYOND_FLOAT16 = 66001
 """Columns of which as many equal terms have a sum that float16 does not hold."""
+_MOST_LOGITS = 2**21
+"""Logits of an operation for one row, of which a matrix of queries and keys has as many rows as columns."""
 _ALIGNMENT = 16
 """Bytes of the widest load of one thread."""
 _PLAIN_OF_HEADS, _COLUMNS_OF_HEADS = 40, (1, 2, 65, 130, 200)
@@ -275,8 +277,8 @@ class WaySpace:
         plain, usual = (_PLAIN_OF_HEADS, _COLUMNS_OF_HEADS) if setting.has_heads else (_PLAIN_COLUMNS, _COLUMNS)
         usual = (*usual, *((_IN_16_BITS,) if setting.on_gpu and not setting.has_heads else ()))
         usual = (*usual, *((_BEYOND_FLOAT16,) if setting.fmt == FLOAT16 and not setting.has_heads else ()))
-        own = [n for n in self._own_sizes(widest) if setting.operation.per_logit(n) * n < 2**20]
-        return tuple(str(n) for n in dict.fromkeys((plain, *usual, *own)) if setting.takes(n)) or ("1",)
+        taken = (n for n in dict.fromkeys((plain, *usual, *self._own_sizes(widest))) if setting.takes(n))
+        return tuple(str(n) for n in taken if setting.operation.per_logit(n) * n < _MOST_LOGITS) or ("1",)
 
     @cached_property
     def _rows(self) -> tuple[str, ...]:

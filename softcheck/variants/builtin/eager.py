@@ -31,8 +31,7 @@ _OVERFLOW = KnownDefect(
     dtypes=("float16",),
     cases=(
         *("uniform/*", "negative/*", "wide/*", "cancellation/*", "generated/*", "regression/*"),
-        "probe/regimes/*",
-        "probe/volume/*",
+        *("probe/meetings/*", "probe/regimes/*", "probe/volume/*"),
     ),
     reason="a sum of exponentials above 65504 overflows float16, and the whole row becomes zeros",
 )
@@ -66,15 +65,13 @@ def eager(x: torch.Tensor) -> torch.Tensor:
     known_defects=(
         msgspec.structs.replace(_OVERFLOW, backends=("interpreter",)),
         KnownDefect(
-            kinds=_ACCURACY,
+            # A matrix that Inductor adds up in one part where it is packed, and in several where it is transposed.
+            kinds=(*_ACCURACY, FindingKind.WRONG_LAYOUT),
             dtypes=("float16",),
             backends=("cuda",),
             cases=(
-                "uniform/65536/*",
-                "uniform/131072/*",
-                "negative/minus-100-65537/*",
-                "probe/regimes/*",
-                "probe/volume/*",
+                *("uniform/65536/*", "uniform/131072/*", "negative/minus-100-65537/*"),
+                *("probe/meetings/*", "probe/regimes/*", "probe/volume/*"),
             ),
             always=False,
             reason="where Inductor adds up a very wide row in parts, it stores their sum in float16, which overflows above 65504",
@@ -83,11 +80,18 @@ def eager(x: torch.Tensor) -> torch.Tensor:
             kinds=_ACCURACY,
             dtypes=("float16", "float32"),
             backends=("cuda",),
-            cases=("cancellation/absorbed-65537/*", "probe/regimes/*", "probe/volume/*"),
+            cases=("cancellation/absorbed-65537/*", "probe/meetings/*", "probe/regimes/*", "probe/volume/*"),
             max_share=5.0,
             always=False,
             reason="Inductor adds thousands of terms of a very wide row one after another in float32, where those below half an "
             "ULP of the partial sum are lost",
+        ),
+        KnownDefect(
+            kinds=(FindingKind.CRASH,),
+            backends=("cuda",),
+            cases=("probe/histories/*", "probe/meetings/*"),
+            always=False,
+            reason="Inductor takes each torch.nn.Parameter for aligned to 16 bytes: one at another offset ends in a misaligned load",
         ),
     ),
 )
