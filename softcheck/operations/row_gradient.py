@@ -93,7 +93,7 @@ def gradient_of_rows(
             return gradient
 
         given = np.hstack([of_rows, terms.factor, less, np.broadcast_to(terms.slope, less.shape)])
-        logarithms = LOG_SOFTMAX.prove(p_of, fmt, "nan")
+        logarithms = LOG_SOFTMAX.answer(p_of, fmt, "nan")
         p = np.exp(logarithms.values)
         inner, narrow, _ = computed_in(arithmetic, fmt)
         each = ROUNDINGS * narrow.unit_roundoff

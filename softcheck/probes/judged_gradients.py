@@ -173,6 +173,10 @@ def _worst_rows(computed: Operation, bits: Bits, found: Bits, grads: Values, fmt
 
 def _errors(subject: Subject, bits: Bits, found: Values, grads: Values, arithmetic: Arithmetic) -> GradientErrors:
     fmt, computed = subject.setting.fmt, subject.setting.operation
-    logits = decode(bits, fmt)
-    answer = computed.prove(logits, fmt, subject.setting.declaration.fully_masked)
-    return judged_by(computed).errors(found, grads, logits, answer, fmt, arithmetic)
+    logits, masked = decode(bits, fmt), subject.setting.declaration.fully_masked
+    answer = computed.answer(logits, fmt, masked)
+    judged = judged_by(computed).errors(found, grads, logits, answer, fmt, arithmetic)
+    # The everyday oracle's own error is far below half of any limit.
+    if (judged.errors <= judged.limits / 2).all():
+        return judged
+    return judged_by(computed).errors(found, grads, logits, computed.prove(logits, fmt, masked), fmt, arithmetic)

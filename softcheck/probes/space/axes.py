@@ -242,6 +242,18 @@ class WaySpace:
         return self.subject.setting.has_heads
 
     def _is_large(self, way: Way) -> bool:
+        given = dict(way.values)
+        sizes = tuple(given.get(axis, "") for axis in (COLUMNS, ROWS, DIMS, LAYOUT))
+        if sizes not in self._large:
+            self._large[sizes] = self._is_beyond(way)
+        return self._large[sizes]
+
+    @cached_property
+    def _large(self) -> dict[tuple[str, ...], bool]:
+        """Answers for sizes: a plan asks for the same ones over and over."""
+        return {}
+
+    def _is_beyond(self, way: Way) -> bool:
         setting, columns = self.subject.setting, self.columns_of(way)
         elements = math.prod(self.leading_of(way)[0]) * columns * setting.operation.per_logit(columns)
         elements *= strides.weight(way.get(LAYOUT, strides.PACKED))
