@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oracles.formats import Format, Values, widest
+from oracles.formats import FLOAT64, Format, Values, widest
 from oracles.reference import Reference, no_nan
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import Bounds, Model, bounds, model
@@ -41,6 +41,13 @@ class GradientErrors:
     def __post_init__(self) -> None:
         """Raises ArithmeticError for a limit that is NaN."""
         no_nan("a gradient's bound", self.limits)
+
+    @property
+    def doubtful(self) -> "NDArray[np.int64]":
+        """Rows with an error between half and twice its limit, and none beyond: what narrower oracles leave open."""
+        is_right = (self.errors <= self.limits / 2).all(axis=1)
+        is_wrong = (self.errors > 2 * self.limits).any(axis=1)
+        return np.flatnonzero(~(is_right | is_wrong))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,16 +136,14 @@ def compared(
     """Returns what ``units`` makes of the exact gradient and the distances from it.
 
     ``formula`` gives a row's gradient from its softmax and its row of ``grads``. Both are taken in float64 first: in
-    narrower formats its own error is below 2^-20 of each limit. Rows with an error beyond half of its limit, and all rows of
-    float64, are computed from the ``proof`` in rational numbers, and rounded once.
+    narrower formats its own error is below 2^-20 of each limit. Rows that this leaves in doubt, and all rows of float64, are
+    computed from the ``proof`` in rational numbers, and rounded once.
     """
     with np.errstate(all="ignore"):
         exact = np.array([formula(*row) for row in zip(probabilities, grads, strict=True)]).reshape(found.shape)
         differences = np.abs(found - exact)
     judged = units(exact, np.where(np.isnan(differences), np.inf, differences))
-    rows = np.arange(len(found))
-    if fmt.precision < np.finfo(np.float64).nmant:
-        rows = rows[~(judged.errors <= judged.limits / 2).all(axis=1)]
+    rows = np.arange(len(found)) if fmt == FLOAT64 else judged.doubtful
     if not rows.size:
         return judged
     exact[rows], differences[rows] = _rationally(found[rows], grads[rows], proof(), rows, formula)
