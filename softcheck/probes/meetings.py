@@ -153,6 +153,8 @@ class _Part:
     attempts: Attempts
     plain: Way = field(default_factory=Way)
     """The plain call, with random numbers of its own."""
+    is_asked: bool = False
+    """True for one call that is asked for, whatever the plain one gives."""
 
     def __post_init__(self) -> None:
         self._known: list[Way] = []
@@ -160,7 +162,8 @@ class _Part:
 
     def of(self, ways: Sequence[Way]) -> Outcome:
         """Makes the calls of the ways, and ends where what a call left behind makes the plain one wrong."""
-        was_right = _is_right_as(self.attempts, self.plain)
+        if not self.is_asked and not _is_right_as(self.attempts, self.plain):
+            return Outcome(skipped="the plain call is wrong or refused, which is for cases to judge")
         last = Way()
         for planned in ways:
             way = self._without_known(planned)
@@ -171,7 +174,7 @@ class _Part:
                 fatal = self._explain(way, attempted)
                 if fatal is not None:
                     return fatal
-                if was_right and not _is_right_as(self.attempts, self.plain):
+                if not self.is_asked and not _is_right_as(self.attempts, self.plain):
                     said = f"with plain values after a call with {last.words}, and right before it"
                     wrong = self.attempts.make(self.plain).violations[:1]
                     return Outcome(
@@ -323,7 +326,7 @@ def _told(way: Way, violation: Violation, right: str) -> Violation:
 
 def _of_one(space: WaySpace, attempts: Attempts, way: Way) -> Outcome:
     """Judges one call, and says which of its circumstances a fault needs."""
-    part = _Part(space, attempts)
+    part = _Part(space, attempts, is_asked=True)
     outcome = part.of([way])
     if outcome.violations or outcome.fatal:
         return outcome
