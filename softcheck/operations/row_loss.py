@@ -252,9 +252,14 @@ class RowLoss:
         return found
 
     def finite_sizes(self, values: Values) -> Values:
-        """The sizes of the terms of each loss, [rows]; 0 where there is no target or a logit is NaN or +inf, and infinite where they overflow."""
+        """The sizes of the terms of each loss, [rows]; infinite where they overflow.
+
+        They are 0 where there is no target, where a logit is NaN or +inf, and where a hidden logit makes the loss infinite.
+        """
         terms = self.terms(values)
-        return np.where(terms.left_out | ~np.isfinite(largest(terms.logits)), 0.0, self._sizes(terms))[:, 0]
+        hidden = np.isneginf(terms.logits).any(axis=1, keepdims=True) & bool(self.smoothing)
+        settled = terms.left_out | ~np.isfinite(largest(terms.logits)) | hidden | np.isneginf(terms.picked)
+        return np.where(settled, 0.0, self._sizes(terms))[:, 0]
 
     def undefined(self, values: Values, fmt: Format) -> Flags:
         """Rows of which nothing is demanded, [rows].

@@ -41,7 +41,7 @@ from softcheck.probes.space.plan import Plan
 from softcheck.probes.space.way import VALUES, Way, WayAxis
 from softcheck.variants.adapt import Adapted
 
-_PARTS, _PARTS_INTERPRETED = 8, 4
+_PARTS = 4
 """Trials, each of every so-manieth call of the plan."""
 
 
@@ -94,8 +94,7 @@ class Meetings(Probe):
             return []
         if setting.axis is not None:
             return [Trial(setting.axis or "plain", setting.seed)]
-        parts = _PARTS if setting.on_gpu else _PARTS_INTERPRETED
-        return [Trial(f"part/{number + 1}-of-{parts}", (number, parts, setting.seed)) for number in range(parts)]
+        return [Trial(f"part/{number + 1}-of-{_PARTS}", (number, setting.seed)) for number in range(_PARTS)]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Makes the calls of one part, or one call."""
@@ -108,7 +107,7 @@ class Meetings(Probe):
         if not isinstance(trial.parameters, tuple):
             attempts = Attempts(space, trial.parameters)
             return _of_one(space, attempts, Way.parse(trial.label.removeprefix("plain"), space.axes))
-        number, parts, seed = trial.parameters
+        number, seed = trial.parameters
         setting = subject.setting
         budget = BUDGETS[setting.effort]
         calls = budget.interpreted_heads if setting.has_heads and not setting.on_gpu else budget.calls
@@ -119,7 +118,7 @@ class Meetings(Probe):
             plan = Plan(axes, space.excluded, key[2:], triples=not setting.quick, compilations=compilations)
             self._planned = key, plan.ways(calls)
         plain, attempts = Way(((VALUES, str(_PLAIN_NUMBERS + number)),)), Attempts(space, seed)
-        outcome = _Part(space, attempts, plain).of(self._planned[1][number::parts])
+        outcome = _Part(space, attempts, plain).of(self._planned[1][number::_PARTS])
         return msgspec.structs.replace(outcome, varied=tuple(sorted(attempts.varied)))
 
     def _is_of_operand(self, axis: str) -> bool:

@@ -135,6 +135,15 @@ def test_a_scale_that_rounding_puts_next_to_a_power_of_two_has_the_ulp_of_the_po
     assert found == [], (ours, theirs)
 
 
+def test_a_mean_of_losses_is_demanded_where_a_target_is_hidden():
+    of, fmt = named("cross_entropy mean"), FORMATS["float32"]
+    x = rows_of("padding", 7, fmt, torch.device("cpu"))
+    found, ours, theirs = differences(x, right(of, x).nan_to_num(nan=1.0), fmt, of, Arithmetic())
+    assert found == []
+    assert [(each.kind, each.count) for each in theirs.violations] == [(FindingKind.INF_MISMATCH, 2)]
+    assert [(each.kind, each.count) for each in ours.violations] == [(FindingKind.INF_MISMATCH, 2)]
+
+
 def test_an_output_without_an_error_has_a_largest_one_of_zero():
     of, fmt = named("cross_entropy ignoring"), FORMATS["float32"]
     x = rows_of("special", 65, fmt, torch.device("cpu"), 52)
