@@ -59,8 +59,8 @@ class Budget:
 
 
 BUDGETS: Mapping[Effort, Budget] = {
-    "quick": Budget(calls=24, interpreted_heads=24, compilations=12, torch_compilations=4),
-    "normal": Budget(calls=240, interpreted_heads=96, compilations=80, torch_compilations=16),
+    "quick": Budget(calls=24, interpreted_heads=24, compilations=12, torch_compilations=3),
+    "normal": Budget(calls=240, interpreted_heads=96, compilations=80, torch_compilations=8),
     "thorough": Budget(calls=1500, interpreted_heads=480, compilations=480, torch_compilations=64),
 }
 """Budgets by effort. A normal one has as many calls as every two values need, and for some of the threes."""

@@ -48,6 +48,10 @@ _MODERATE = 1e3
 """Sizes of scores below which the gradients of attention are judged."""
 
 
+_LARGE = 64.0
+"""A factor of some rows of output gradients, as a loss scaler has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attempted:
     """What a call in its circumstances showed."""
@@ -148,6 +152,9 @@ class Attempts:
         seed = self._calls.seed(way, "gradient")
         numbers = subject.setting.operation.output_shape(*bits.shape)[1]
         values = to_tensor(ordinary_rows(len(bits), numbers, fmt, seed), fmt, subject.device).to(output.dtype)
+        # A backward may leave rows of zeros unwritten, or see one column alone.
+        values[2::5], values[3::5, 1:] = 0.0, 0.0
+        values[4::5] *= _LARGE
         grad = _laid_out(_like(values, output, prepared), asked)
         if asked == "interleaved":
             self._call_again(prepared, way)

@@ -44,8 +44,8 @@ _PLAIN_OF_HEADS, _COLUMNS_OF_HEADS = 40, (1, 2, 65, 130, 200)
 _PLAIN_ROWS, _ROWS = 3, (1, 2, 8, 17)
 _PLAIN_HEADS, _HEADS = 2, (1, 6)
 _WIDEST, _WIDEST_INTERPRETED = 2**16 + 1, 2**14 + 1
-_MOST_ELEMENTS, _MOST_ELEMENTS_OF_TORCH, _MOST_ELEMENTS_INTERPRETED = 2**21, 2**19, 2**16
-_MOST_ROWS, _MOST_ROWS_INTERPRETED = 4099, 70
+_MOST_ELEMENTS, _MOST_ELEMENTS_OF_TORCH, _MOST_ELEMENTS_INTERPRETED = 2**21, 2**17, 2**16
+_MOST_ROWS, _MOST_ROWS_INTERPRETED = 2051, 70
 _MOST_OWN, _MOST_OWN_QUERIES = 6, 4
 """Sizes of a variant's source that are levels of an axis."""
 _MOST_QUERIES = 300
@@ -207,7 +207,7 @@ class WaySpace:
         gradient, mode, layout = given.get(GRADIENT), given.get(MODE, ""), given.get(LAYOUT, strides.PACKED)
         settings = given.get(SETTINGS, "")
         sizes = given.keys() & {COLUMNS, ROWS, DIMS}
-        is_sized = COLUMNS in given and (len(sizes) > 1 or strides.weight(layout) > 1)
+        is_sized = len(sizes) > 1 or (COLUMNS in given and strides.weight(layout) > 1)
         # Gradients of elements that share memory add up, wherever a backward leaves them.
         has_none = layout in strides.SHARED or any(word in mode for word in _SILENT_MODES) or OUT in given
         of_heads = self._has_heads and not given.keys().isdisjoint({MODE, SETTINGS, BEFORE, LAYOUT, OFFSET})
