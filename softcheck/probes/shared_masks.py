@@ -16,7 +16,7 @@ from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import ordinary_rows, prefixed
 from softcheck.probes.judged import Judged, judged
 from softcheck.probes.operand_moves import HEADS_DIMS, MASKS, Move, with_one
-from softcheck.probes.options import with_options
+from softcheck.probes.options import with_options, with_zeros
 from softcheck.probes.outcome import Outcome
 from softcheck.variants.adapt import Adapted, operands_of
 
@@ -73,6 +73,9 @@ class _SharedMasks(Probe):
             ):
                 for words in _SHARED:
                     after = _called(one, name, words)
+                    if after is not None and one is not subject and after.violations:
+                        # Nobody declares whether a row that an option hides has NaN or zeros.
+                        after = _called(with_zeros(one), name, words)
                     if after is None:
                         continue
                     circumstances = f"with {name} {words}, in place of as many"

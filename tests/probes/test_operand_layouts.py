@@ -228,3 +228,22 @@ def test_without_rows_a_batch_is_empty_and_has_heads(tmp_path):
     path = tmp_path / "empty.py"
     path.write_text(ATTENTION.format(parameters='"head_dim": 16', source=source), encoding="utf-8")
     assert load(f"{path}:attention").function(torch.empty(0, 5)).shape[0] == 0
+
+
+def test_a_mask_that_a_call_may_leave_out_is_shared_too(tmp_path):
+    zeros = f"""def attention(q, k, v, attn_mask=None):
+    y = {SDPA}(q, k, v, attn_mask)
+    return y if attn_mask is None else y.masked_fill(~attn_mask.any(-1, keepdim=True), 0.0)
+"""
+    found = of_attention(tmp_path, zeros, "shared_masks")
+    assert found.findings == ()
+    assert found.properties[PROPERTY]
+    in_turn = f"""def attention(q, k, v, attn_mask=None):
+    if attn_mask is not None and attn_mask.shape[1] < q.shape[1]:
+        batches, heads, queries, _ = q.shape
+        place = torch.arange(batches * heads) % batches
+        attn_mask = attn_mask.expand(batches, 1, queries, -1)[place].view(batches, heads, queries, -1)
+    return {SDPA}(q, k, v, attn_mask)
+"""
+    found = of_attention(tmp_path, in_turn, "shared_masks")
+    assert "one for all heads" in found.findings[0].violation.message
