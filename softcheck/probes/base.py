@@ -104,6 +104,11 @@ class Setting:
         return "head_dim" in self.operation.parameters
 
     @property
+    def cost_of_call(self) -> float:
+        """Costs of a call beside those of a call on rows: without a GPU its answer takes some fifteen times as long to judge for heads."""
+        return 15.0 if self.has_heads and not self.on_gpu else 1.0
+
+    @property
     def has_products(self) -> bool:
         """True if a function multiplies matrices: in attention, or with a head behind hidden states."""
         return self.has_heads or bool(self.operation.parameters.get("head", 0.0))

@@ -79,15 +79,15 @@ def _budget(subject: Subject, interpreted: int, on_gpu: int) -> float:
 class _Costs:
     """Costs of steps: one for a call, more for its programs and elements, the same on any machine, idle or busy."""
 
-    def __init__(self, *, on_gpu: bool) -> None:
-        self._on_gpu = on_gpu
+    def __init__(self, setting: Setting) -> None:
+        self._on_gpu, self._call = setting.on_gpu, setting.cost_of_call
         self._compiled: set[tuple[int, str]] = set()
 
     def of(self, step: Step) -> float:
         """Returns the cost of the next step."""
         elements = step.rows * step.columns
         if not self._on_gpu:
-            return 1 + step.rows + elements / _ELEMENTS
+            return self._call + step.rows + elements / _ELEMENTS
         key = step.columns, step.dtype
         is_new = key not in self._compiled
         self._compiled.add(key)
@@ -121,7 +121,7 @@ class _InTurn:
         self._copies = Copies(subject)
         self._others: set[tuple[Step, FindingKind]] = set()
         """Steps, without their seeds, that break a promise alone, which other probes look for."""
-        self._costs = _Costs(on_gpu=setting.on_gpu)
+        self._costs = _Costs(setting)
         self._budget = self._left = budget
         self._shown: list[ShownError] = []
         self.made = 0

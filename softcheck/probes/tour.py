@@ -148,7 +148,8 @@ class Tour:
         shape = target.shape
         programs = shape.rows if target.programs is None else min(shape.rows, target.programs)
         is_interpreted = self._launches and not self._subject.setting.on_gpu
-        return 1 + programs * is_interpreted + shape.elements / self._limits.elements_per_cost
+        elements = shape.elements / self._limits.elements_per_cost
+        return self._subject.setting.cost_of_call + programs * is_interpreted + elements
 
     def _compiling(self, shape: Shape) -> float:
         """Returns the cost of a width that kernels may be compiled for on a GPU, the first time."""
