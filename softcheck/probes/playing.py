@@ -42,7 +42,7 @@ _TUNED = ("autotune", "load_inline")
 _SLEPT = 0.1
 """Seconds of the longest pause that is slept through; of a longer one a stand-in clock alone tells."""
 
-_INFERENCE_TENSOR = "nference tensor"
+INFERENCE_TENSOR = "nference tensor"
 """A part of torch's messages about tensors made in inference mode."""
 
 
@@ -199,7 +199,7 @@ def _is_left_out(violation: Violation, step: Step) -> bool:
     if violation.kind is FindingKind.RAISED:
         # Gradients are not promised: torch's own functions refuse such an input when they write into an `out`. Nor does
         # torch let a tensor that was made in inference mode, such as a kept workspace, be written to outside it.
-        return asks_for_gradient(step.mode) or _INFERENCE_TENSOR in violation.message
+        return asks_for_gradient(step.mode) or INFERENCE_TENSOR in violation.message
     return violation.kind in _LEFT_TO_OTHERS
 
 

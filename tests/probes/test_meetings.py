@@ -125,6 +125,32 @@ def test_right_functions_are_left_alone(dtype):
         assert found.trials > 1
 
 
+@pytest.mark.parametrize("copies", [True, False])
+def test_out_with_leading_dimensions_exchanged_must_be_written_itself(copies):
+    @softcheck.variant(dimensions=3)
+    def softmax(x, *, out=None):
+        y = torch.softmax(x, -1)
+        if out is None:
+            return y
+        (out.reshape(-1, x.shape[-1]) if copies else out).copy_(y.reshape(-1, x.shape[-1]) if copies else y)
+        return out
+
+    found = conclusion("meetings", softmax).findings
+    assert [axes_of(each) for each in found] == [{"dims", "out"}] * copies
+
+
+def test_a_workspace_that_a_call_in_inference_mode_made_is_no_finding():
+    kept = {}
+
+    def softmax(x):
+        key = x.shape, x.dtype
+        work = kept.setdefault(key, torch.empty_like(x, requires_grad=False))
+        work.copy_(x.detach())
+        return torch.softmax(work, -1).clone()
+
+    assert conclusion("meetings", softmax).findings == ()
+
+
 def test_a_function_that_is_wrong_throughout_is_left_to_others():
     assert conclusion("meetings", wrong_where(lambda _: True)).findings == ()
 

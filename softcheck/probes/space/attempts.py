@@ -32,6 +32,7 @@ from softcheck.probes.helpers import ordinary_rows, wrong_values
 from softcheck.probes.modes import asks_for_gradient, with_gradient
 from softcheck.probes.options import VALUES, with_zeros
 from softcheck.probes.outcome import Outcome
+from softcheck.probes.playing import INFERENCE_TENSOR
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.space.axes import DIMS, GRADIENT, LAYOUT, OFFSET, WaySpace
 from softcheck.probes.space.calls import Prepared, WayCalls
@@ -243,6 +244,9 @@ def _of_outcome(outcome: Outcome) -> Attempted:
 
 
 def _without_answer(returned: Returned) -> Attempted:
+    if any(INFERENCE_TENSOR in violation.message for violation in returned.violations):
+        # Torch lets no workspace that a call in inference mode has made be written to outside it.
+        return Attempted()
     broken = tuple(v for v in returned.violations if v.kind in _BROKEN or returned.fatal)
     return Attempted(broken, next(iter(returned.violations), None), returned.fatal)
 

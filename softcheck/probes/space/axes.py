@@ -70,7 +70,7 @@ EARLIER = (
 """Calls before the one that is judged."""
 HEADS: Mapping[str, tuple[str, ...]] = {"queries": ("1", "7", "100"), "head_dim": ("32", "96", "128")}
 """Sizes of heads beside the declared ones."""
-PACKED_OUT, SLICE, TOO_NARROW = "packed", "a slice of columns", "a column too few"
+PACKED_OUT, SLICE, EXCHANGED, TOO_NARROW = "packed", "a slice of columns", "first two exchanged", "a column too few"
 """Memory for the answer: that of the last kind is refused, so that it stands before a call alone."""
 _SILENT_MODES = ("no_grad", "inference")
 _OF_SETTINGS = ("autocast", "set_default", ANY_ALGORITHM)
@@ -226,7 +226,8 @@ class WaySpace:
             # Nobody says where the first of fewer queries than keys stands, nor in which dtype an option's number is kept.
             or ("queries" in given and ("causal" in given or "window" in given))
             or ("default_dtype" in settings and any(name in VALUES for name in given))
-            or (OUT in given and (dims > 2 or place != -1))
+            or (OUT in given and place != -1)
+            or (given.get(OUT) == EXCHANGED and dims == 2)
             or (OPERAND + TOGETHER in given and any(OPERAND in each and TOGETHER not in each for each in given))
             # Each shape and layout is compiled for anew, which takes seconds.
             or ("torch.compile" in settings and bool(given.keys() & {COLUMNS, ROWS, DIMS, LAYOUT, OFFSET, BEFORE}))
@@ -358,7 +359,8 @@ class WaySpace:
     def _outs(self) -> tuple[str, ...]:
         if not self.out_parameter:
             return ()
-        return (PACKED_OUT, SLICE) if self._is_strided else (PACKED_OUT,)
+        strided = (SLICE, *((EXCHANGED,) if self.most_dimensions > 2 else ())) if self._is_strided else ()
+        return (PACKED_OUT, *strided)
 
     def _earlier(self) -> tuple[str, ...]:
         setting = self.subject.setting

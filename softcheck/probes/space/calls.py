@@ -25,6 +25,7 @@ from softcheck.probes.space.axes import (
     BEFORE,
     COLUMNS,
     CONTENTS,
+    EXCHANGED,
     GRADIENT,
     HEADS,
     LAYOUT,
@@ -202,10 +203,12 @@ def _into(
     before, behind = (4, 9) if memory == SLICE else (0, -1 if memory == TOO_NARROW else 0)
 
     def called(x: torch.Tensor) -> torch.Tensor:
-        end = before + x.shape[1] + min(behind, 0)
-        whole = x.new_full((x.shape[0], end + max(behind, 0)), float("nan"))
-        beside.extend((whole[:, :before], whole[:, end:]))
-        function(x, **{name: whole[:, before:end]})
-        return whole[:, before:end]
+        end = before + x.shape[-1] + min(behind, 0)
+        leading = x.shape[:-1] if memory != EXCHANGED else (x.shape[1], x.shape[0], *x.shape[2:-1])
+        whole = x.new_full((*leading, end + max(behind, 0)), float("nan"))
+        whole = whole if memory != EXCHANGED else whole.transpose(0, 1)
+        beside.extend((whole[..., :before], whole[..., end:]))
+        function(x, **{name: whole[..., before:end]})
+        return whole[..., before:end]
 
     return called
