@@ -26,6 +26,7 @@ _AT_ONCE = 4
 _ROUNDS = 12
 _IN_A_THREAD = 400
 """Calls from each thread."""
+_ROWS, _ROWS_OF_CALLS = 64, 2
 _MANY, _MANY_INTERPRETED, _FEWEST = 1000, 130, 8
 """Equal calls in a row: of any function, of one whose kernels Triton's interpreter runs, and at least of such a one in a run on many variants."""
 _SWITCHING = 1e-5
@@ -86,7 +87,8 @@ def _many_calls(subject: Subject) -> Outcome:
         return inputs
     [one] = inputs
     is_interpreted = not subject.setting.on_gpu and launches.counted() != before
-    calls = max(_FEWEST, int(_MANY_INTERPRETED * min(1.0, subject.setting.time_share))) if is_interpreted else _MANY
+    most = _MANY_INTERPRETED * min(1.0, subject.setting.time_share) if is_interpreted else _MANY
+    calls = max(_FEWEST, int(most / subject.setting.cost_of_call))
     function = Copies(subject).one()
     outputs: list[torch.Tensor] = []
     with preserved(), activity.calling():
@@ -114,9 +116,12 @@ def _threads(subject: Subject) -> Outcome:
     inputs = _inputs(subject, 1, 2)
     if not subject.setting.on_gpu and launches.counted() != before:
         return Outcome(skipped="calls from several threads at once: Triton's interpreter can't make them")
-    inputs = _inputs(subject, _AT_ONCE, 64)
+    # Each row of a mean is a call of its own.
+    rows = _ROWS_OF_CALLS if subject.setting.has_row_calls else int(_ROWS / subject.setting.cost_of_call)
+    inputs = _inputs(subject, _AT_ONCE, rows)
     if isinstance(inputs, Outcome):
         return inputs
+    calls = int(_IN_A_THREAD / subject.setting.cost_of_call) // (rows if subject.setting.has_row_calls else 1)
     outputs: list[list[torch.Tensor]] = [[] for _ in inputs]
     barrier = threading.Barrier(len(inputs))
     function = subject.variant.function
@@ -124,7 +129,7 @@ def _threads(subject: Subject) -> Outcome:
     def call_again_and_again(one: _AnsweredInput, others: list[torch.Tensor]) -> None:
         barrier.wait()
         try:
-            for _ in range(_IN_A_THREAD):
+            for _ in range(calls):
                 output = function(one.x)
                 if returned_wrongly(output, one.x, subject.setting.operation) is None and not torch.equal(
                     output, one.output
