@@ -148,8 +148,9 @@ class Tour:
         shape = target.shape
         programs = shape.rows if target.programs is None else min(shape.rows, target.programs)
         is_interpreted = self._launches and not self._subject.setting.on_gpu
-        elements = shape.elements / self._limits.elements_per_cost
-        return self._subject.setting.cost_of_call + programs * is_interpreted + elements
+        setting, elements = self._subject.setting, shape.elements / self._limits.elements_per_cost
+        calls = shape.rows if setting.has_row_calls else 1
+        return calls * setting.cost_of_call + programs * is_interpreted + elements
 
     def _compiling(self, shape: Shape) -> float:
         """Returns the cost of a width that kernels may be compiled for on a GPU, the first time."""
