@@ -146,7 +146,8 @@ def compared(
     with np.errstate(all="ignore"):
         exact = np.array([formula(*row) for row in zip(probabilities, grads, strict=True)]).reshape(found.shape)
         differences = np.abs(found - exact)
-    judged = units(exact, np.where(np.isnan(differences), np.inf, differences))
+    differences[np.isnan(differences)] = np.inf
+    judged = units(exact, differences)
     rows = np.arange(len(found)) if fmt == FLOAT64 else judged.doubtful
     if not rows.size:
         return judged
