@@ -285,8 +285,7 @@ def named_in(request: Request) -> tuple[str, ...]:
 
 
 def _refuse_ruin(reply: Measured | TrialDone) -> None:
-    violations = reply.measurement.violations if isinstance(reply, Measured) else reply.outcome.violations
-    for violation in violations if is_fatal(reply) else ():
+    for violation in reply.result.violations if reply.fatal else ():
         if violation.kind is FindingKind.CRASH:
             raise DeviceRuinedError(violation.message.removesuffix("; expected an output"), reply)
 
