@@ -17,7 +17,7 @@ from jinja2 import Environment as Templates
 from jinja2 import FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from softcheck.report.page.words import meaning_of
+from softcheck.explain import meaning_of
 
 Subject = TypeVar("Subject")
 
