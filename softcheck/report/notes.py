@@ -12,8 +12,8 @@ from softcheck.judge.merge import merge
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.outcome import Coverage
 from softcheck.report import probes
+from softcheck.report.evidence import is_looked_at, largest_size
 from softcheck.report.figures import plural
-from softcheck.report.logits import is_looked_at, largest_size
 from softcheck.report.model import VariantResult
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult
