@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import Bits, Format, encode
+from softcheck.cases.case import Layout
 
 PACKED, EXPANDED = "packed", "expanded"
 _STEP = 33
@@ -80,6 +81,12 @@ def fits(name: str, dimensions: int) -> bool:
 def weight(name: str) -> int:
     """Returns how many elements each of a tensor in such a layout counts for, by the memory that it takes."""
     return 4 if str(_STEP) in name else 1
+
+
+def of_matrix(rows: int, columns: int, name: str, offset: int = 0) -> Layout:
+    """Returns such a layout of a matrix."""
+    row, column = _strides((rows, columns), name)
+    return Layout(offset=offset) if name == PACKED else Layout(row_stride=row, column_stride=column, offset=offset)
 
 
 @dataclass(frozen=True, slots=True)
