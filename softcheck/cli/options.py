@@ -14,6 +14,9 @@ from softcheck.operations.registry import check_name
 from softcheck.variants.misnamed import refuse_misnamed
 from softcheck.variants.registry import BUILTIN_OF, resolve, with_call, with_declared
 
+NOTHING_RAN = 3
+"""Exit code where nothing was run."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 

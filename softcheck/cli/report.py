@@ -14,7 +14,7 @@ from softcheck.cli import progress, resuming
 from softcheck.cli.clusters import ClusterChoice, cluster_options, opened
 from softcheck.cli.compare import limit_options
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
-from softcheck.cli.options import INTERRUPTED, device_option, output_option, save_case, variant_options
+from softcheck.cli.options import INTERRUPTED, NOTHING_RAN, device_option, output_option, save_case, variant_options
 from softcheck.cli.seeding import seed_option
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import EFFORTS, MEETINGS, PROBES, Effort, check_name
@@ -29,6 +29,7 @@ from softcheck.report.output import check_writable, display_of, write
 from softcheck.report.traces import with_traces
 from softcheck.run import forking
 from softcheck.run.check import check
+from softcheck.run.dry_run import planned
 from softcheck.run.model import Run, RunOptions
 from softcheck.run.patience import HANG_SECONDS
 from softcheck.run.process import DeviceChoice, can_check_heap
@@ -134,6 +135,11 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     help="Demand that calls run so many of the lines of each variant's own code. Lines count alone; what came of conditions "
     "is a note.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the cases and calls that would be made of each variant, and make none of them.",
+)
 @click.option("--strict-declarations", is_flag=True, help="Take a declared defect that does not show for an error.")
 @click.option(
     "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."
@@ -198,6 +204,7 @@ def command(
     peers: bool,
     speed: bool,
     require_coverage: float,
+    dry_run: bool,
     strict_declarations: bool,
     output_format: str,
     output: str,
@@ -261,6 +268,11 @@ def command(
         check_heap=check_heap,
         peers=peers,
     )
+    if dry_run:
+        with progress.shown(corpus) as events:
+            plans = planned(options, events)
+        write("".join(f"{each}\n" for each in plans), output)
+        sys.exit(NOTHING_RAN)
     keeping = resuming.keeping(click.get_current_context(), journal, resume)
     resuming.announce(keeping)
     with opened(cluster, names, jobs) as devices, progress.shown(corpus) as events:

@@ -206,6 +206,8 @@ class ProbePlanned(msgspec.Struct, frozen=True, tag=True):
     """Labels of a probe's trials, in order."""
 
     labels: tuple[str, ...]
+    calls: tuple[str, ...] = ()
+    """Words for what the trials would do, where none of them is wanted."""
 
 
 class TrialStarted(msgspec.Struct, frozen=True, tag=True):
