@@ -46,9 +46,10 @@ PROBES: dict[str, str] = {
 ``PROBE``, unless another place is named for it."""
 
 _PLACES: dict[str, str] = {
-    name: f"relations:{name.upper()}" for name in ("batch_invariance", "shifts", "permutations", "appended_masks")
+    **{name: f"relations:{name.upper()}" for name in ("batch_invariance", "shifts", "permutations", "appended_masks")},
+    "histories": "histories.search",
 }
-"""Modules and constants of probes that share a module."""
+"""Modules and constants of probes that share a module, or stand in a folder."""
 
 SLICES: dict[str, tuple[str, tuple[str, ...]]] = {
     "layouts": (

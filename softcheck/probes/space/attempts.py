@@ -29,10 +29,10 @@ from softcheck.probes.backward import Forward, gradient_arithmetic, lost, raised
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import differ_grossly
 from softcheck.probes.helpers import ordinary_rows, wrong_values
-from softcheck.probes.modes import asks_for_gradient, with_gradient
+from softcheck.probes.histories.modes import asks_for_gradient, with_gradient
+from softcheck.probes.histories.player import INFERENCE_TENSOR
 from softcheck.probes.options import VALUES, with_zeros
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.playing import INFERENCE_TENSOR
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.space.axes import DIMS, GRADIENT, LAYOUT, OFFSET, WaySpace
 from softcheck.probes.space.calls import Prepared, WayCalls

@@ -16,10 +16,9 @@ from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.helpers import call_on, ordinary_rows, same_bits, stopped, wrong_values
-from softcheck.probes.on_streams import work
+from softcheck.probes.histories.modes import captured, work
+from softcheck.probes.histories.player import Copies
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.playing import Copies
-from softcheck.probes.replays import captured
 
 _COLUMNS = 77
 _AT_ONCE = 4
