@@ -8,8 +8,7 @@ import click
 from softcheck.cli import progress
 from softcheck.cli.clusters import ClusterChoice, cluster_options, opened
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
-from softcheck.cli.options import INTERRUPTED, format_option, output_option, variant_options
-from softcheck.cli.seeding import seed_option
+from softcheck.cli.options import INTERRUPTED, format_option, output_option, seed_option, variant_options
 from softcheck.errors import UsageError
 from softcheck.report import step_summary
 from softcheck.report.build import command_line

@@ -1,20 +1,18 @@
 """``--gpus``, ``--scheduler`` and ``--workers``: the cluster on which a command runs."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING
 
 import click
 
+from softcheck.cli.options import gathered
 from softcheck.errors import UsageError
 from softcheck.run.process import DeviceChoice
 
 if TYPE_CHECKING:
     from softcheck.cluster.dask import DaskCluster
-
-Command = TypeVar("Command", bound=Callable[..., object])
 
 OPTIONS = ("gpus", "scheduler", "workers")
 
@@ -45,28 +43,21 @@ class ClusterChoice:
         return "interpreter" if on_cores else "cuda" if self.gpus is not None else device
 
 
-def cluster_options(function: Command) -> Command:
-    """``--gpus``, ``--scheduler`` and ``--workers``, as the parameter ``cluster``."""
-
-    @wraps(function)
-    def with_choice(*, gpus: str | None, scheduler: str | None, workers: int | None, **others: Any) -> object:
-        return function(cluster=ClusterChoice(gpus=gpus, scheduler=scheduler, workers=workers), **others)
-
-    decorated: Any = with_choice
-    for option in (
-        click.option(
-            "--workers",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Spread the work over N Dask workers without a GPU; with --scheduler, wait for so many.",
-        ),
-        click.option(
-            "--scheduler", metavar="ADDRESS|FILE", help="Spread the work over the Dask cluster of this scheduler."
-        ),
-        click.option("--gpus", metavar="all|0,2", help="Spread the work over these GPUs, with a Dask worker for each."),
-    ):
-        decorated = option(decorated)
-    return cast("Command", decorated)
+cluster_options = gathered(
+    "cluster",
+    ClusterChoice,
+    click.option("--gpus", metavar="all|0,2", help="Spread the work over these GPUs, with a Dask worker for each."),
+    click.option(
+        "--scheduler", metavar="ADDRESS|FILE", help="Spread the work over the Dask cluster of this scheduler."
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Spread the work over N Dask workers without a GPU; with --scheduler, wait for so many.",
+    ),
+)
+"""``--gpus``, ``--scheduler`` and ``--workers``, as the parameter ``cluster``."""
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from softcheck.cases.exhaustive import Domain, domain
 from softcheck.cli import progress
 from softcheck.cli.clusters import ClusterChoice, cluster_options, opened
 from softcheck.cli.config import ConfiguredCommand, dtype_option
-from softcheck.cli.options import device_option, format_option, output_option, variant_options
+from softcheck.cli.options import device_option, format_option, jobs_option, output_option, variant_options
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import unmeasured
 from softcheck.report import step_summary
@@ -56,7 +56,7 @@ _MOST_WITHOUT_A_GPU = 2**32
 @click.option("--journal", type=click.Path(path_type=Path), help="Where parts are kept; below .softcheck if left out.")
 @device_option
 @cluster_options
-@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
+@jobs_option
 @format_option(FORMATS)
 @output_option
 def command(
