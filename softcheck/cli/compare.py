@@ -6,7 +6,7 @@ import click
 
 from softcheck.cli.config import ConfiguredCommand
 from softcheck.cli.options import NOTHING_RAN, format_option, limit_options, output_option
-from softcheck.report import step_summary
+from softcheck.report import ci
 from softcheck.report.compare import Tolerances, compare
 from softcheck.report.compare_text import FORMATS
 from softcheck.report.json_format import load_any
@@ -27,7 +27,7 @@ def command(*, old: str, new: str, limits: Tolerances, output_format: str, outpu
     check_writable(output)
     found = compare(load_any(old), load_any(new), limits)
     write(FORMATS[output_format](found), output)
-    step_summary.add(lambda: FORMATS["markdown"](found))
+    ci.add_step_summary(lambda: FORMATS["markdown"](found))
     if not found.changes:
         click.echo("softcheck: nothing was compared: the results have no variant and no shape in common", err=True)
         sys.exit(NOTHING_RAN)

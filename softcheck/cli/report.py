@@ -13,22 +13,24 @@ from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.corpus_edit import add
 from softcheck.cases.selection import select
 from softcheck.cli import progress, resuming
-from softcheck.cli.clusters import ClusterChoice, cluster_options, opened
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
 from softcheck.cli.options import (
     INTERRUPTED,
     NOTHING_RAN,
+    ClusterChoice,
+    cluster_options,
     device_option,
     flags,
     jobs_option,
     limit_options,
+    opened,
     output_option,
     seed_option,
     variant_options,
 )
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import EFFORTS, MEETINGS, PROBES, Effort, check_name
-from softcheck.report import step_summary
+from softcheck.report import ci
 from softcheck.report.build import build, command_line, exit_code
 from softcheck.report.compare import Comparison, Tolerances, compare
 from softcheck.report.compare_text import FORMATS as COMPARISON_FORMATS
@@ -263,7 +265,7 @@ def command(
             report = with_traces(report, cases, events, corpus, run.facts)
     comparison = None if before is None else compare(before, report, limits)
     write(render(report, output_format, display_of(output), comparison), output)
-    step_summary.add(lambda: render(report, "markdown"))
+    ci.add_step_summary(lambda: render(report, "markdown"))
     if save:
         _save(run)
     if timings:
@@ -290,7 +292,7 @@ def _is_worse(comparison: Comparison, output_format: str) -> bool:
     """
     drawn = COMPARISON_FORMATS["github" if output_format == "github" else "table"](comparison)
     click.echo(drawn, err=True, nl=False)
-    step_summary.add(lambda: COMPARISON_FORMATS["markdown"](comparison))
+    ci.add_step_summary(lambda: COMPARISON_FORMATS["markdown"](comparison))
     return bool(comparison.regressions)
 
 

@@ -13,26 +13,23 @@ from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.outcome import Coverage, coverage_of
 from softcheck.report import exhaustive, notes, probes
 from softcheck.report.causes import causes_of, proposal
-from softcheck.report.environment import environment
-from softcheck.report.figures_of import with_figures
-from softcheck.report.findings import finding_of, without_repetition, witness_of
-from softcheck.report.limits import SizeLimits
+from softcheck.report.findings import finding_of, shapes_of, with_figures, with_places, without_repetition, witness_of
 from softcheck.report.model import (
     CaseResult,
     Cause,
     CopyBaseline,
     Finding,
     Report,
+    ShapeSpeed,
+    SpeedFigures,
     Stage,
     VariantResult,
     Verdict,
     Witness,
 )
-from softcheck.report.places import with_places
-from softcheck.report.reproduce import finding_id, in_order_command, in_time, reproduce_command
-from softcheck.report.shapes import shapes_of
+from softcheck.report.notes import SizeLimits
+from softcheck.report.reproduce import environment, finding_id, in_order_command, in_time, reproduce_command
 from softcheck.report.speed_build import shape_speed
-from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
 from softcheck.run.model import GivenUp, Run
 from softcheck.run.probing import ProbeTask
 from softcheck.run.session import CaseMeasurement

@@ -8,13 +8,10 @@ from oracles.formats import bits_hex
 from softcheck.cases.exhaustive import Domain
 from softcheck.contract import Violation
 from softcheck.judge.measurement import Extreme
-from softcheck.report.environment import environment
 from softcheck.report.figures import plural
-from softcheck.report.figures_of import octaves, with_figures
-from softcheck.report.findings import finding_of, witness_of
+from softcheck.report.findings import finding_of, octaves, with_figures, with_places, witness_of
 from softcheck.report.model import CaseResult, Exhaustive, Finding, Report, VariantResult, Verdict, Witness
-from softcheck.report.places import with_places
-from softcheck.report.reproduce import bits_command, finding_id
+from softcheck.report.reproduce import bits_command, environment, finding_id
 from softcheck.run.exhaust import Exhausted, LeftOut
 from softcheck.run.protocol import Ready
 
