@@ -1,6 +1,7 @@
 """What rows of a report hold, drawn from what a judge or a probe found: figures, findings, witnesses, shapes and places."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,44 +15,43 @@ from softcheck.operations.operation import Operation
 from softcheck.probes.judged_shapes import REFUSED, by_kind, together
 from softcheck.report.content import groups_of
 from softcheck.report.model import Bin, ErrorPeak, Finding, PeerVerdict, VariantResult, Witness
-from softcheck.report.reproduce import finding_id
+from softcheck.report.reproduce import finding_id, in_time
+from softcheck.run.patience import HANG_SECONDS
 from softcheck.run.probing import ProbeResult
 from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.place import place_of
 
 
-def finding_of(
-    violation: Violation,
-    case_id: str,
-    reproduce: str,
-    *,
-    variant: str,
-    dtype: str,
-    declaration: Declaration,
-    backend: Backend,
-    save: str | None = None,
-) -> Finding:
-    """The finding that a violation on a case, or in a probe's trial, is.
+class Source(NamedTuple):
+    """Whose findings are drawn: a variant in one dtype, by what it declares, on a backend."""
 
-    ``reproduce`` is the command that shows it, ``save`` the command that keeps its row, if there is one.
-    """
-    return Finding(
-        id=finding_id(variant, dtype, violation.kind, case_id),
-        kind=violation.kind,
-        case=case_id,
-        message=violation.message,
-        reproduce=reproduce,
-        count=violation.count,
-        row=violation.row,
-        column=violation.column,
-        input_bits=violation.input_bits,
-        output_bits=violation.output_bits,
-        known=declaration.explanation(violation, case_id, dtype, backend),
-        save=save,
-        around=violation.around,
-        share=violation.share,
-        facts=violation.facts,
-    )
+    variant: str
+    dtype: str
+    declaration: Declaration
+    backend: Backend
+    seconds_per_call: float = HANG_SECONDS
+
+    def finding(
+        self, violation: Violation, case_id: str, again: str, *, save: str | None = None, not_run: bool = False
+    ) -> Finding:
+        """The finding that a violation on a case, or in a probe's trial, is.
+
+        ``again`` is the command that shows it, ``save`` the command that keeps its row, if there is one. With ``not_run`` it stands
+        for calls that were not made: no declared defect explains these, since they show nothing.
+        """
+        same = ("kind", "message", "count", "row", "column", "input_bits", "output_bits", "around", "share", "facts")
+        known = None
+        if not not_run:
+            known = self.declaration.explanation(violation, case_id, self.dtype, self.backend)
+        named = f"not run: {case_id}" if not_run else case_id
+        return Finding(
+            id=finding_id(self.variant, self.dtype, violation.kind, named),
+            case=case_id,
+            reproduce=in_time(again, violation.kind, self.seconds_per_call),
+            known=known,
+            save=save,
+            **{name: getattr(violation, name) for name in same},
+        )
 
 
 def without_repetition(result: VariantResult) -> VariantResult:

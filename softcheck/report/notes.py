@@ -14,8 +14,9 @@ from softcheck.probes.outcome import Coverage
 from softcheck.report import probes
 from softcheck.report.evidence import is_looked_at, largest_size
 from softcheck.report.figures import plural
+from softcheck.report.findings import Source
 from softcheck.report.model import Finding, VariantResult
-from softcheck.report.reproduce import finding_id, reproduce_command
+from softcheck.report.reproduce import reproduce_command
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult
 from softcheck.run.session import CaseMeasurement
@@ -202,94 +203,69 @@ class SizeLimits:
     """
 
     def __init__(
-        self, run: Run, name: str, dtype: str, results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult]
+        self, run: Run, source: Source, results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult]
     ) -> None:
-        self._run = run
-        self._name = name
-        self._dtype = dtype
-        self.refused: list[SizeLimit] = size_limits(results, probed)
-        self._uncompiled: list[WidthLimit] = [
-            limit for limit in run.width_limits if (limit.variant, limit.dtype) == (name, dtype)
-        ]
-        self._cases: dict[int, list[Case]] = {}
-        for result in results:
-            for index, limit in enumerate(self.refused):
-                if any(limit.covers(v) for v in result.measurement.violations):
-                    self._cases.setdefault(index, []).append(result.case)
+        self._options = run.options
+        self._source = source
+        own = (source.variant, source.dtype)
+        self._uncompiled: list[WidthLimit] = [w for w in run.width_limits if (w.variant, w.dtype) == own]
         self._too_wide = [
             result.case
             for result in results
             if any(result.case.shape[1] > limit.holds_to for limit in self._uncompiled)
             and result.measurement.skipped is not None
         ]
+        self._refused: dict[SizeLimit, list[Case]] = {
+            limit: [r.case for r in results if any(map(limit.covers, r.measurement.violations))]
+            for limit in size_limits(results, probed)
+        }
 
     def cover(self, violation: Violation, case_id: str) -> bool:
         """True if a broken promise is a limit's, and no declared defect's."""
-        declaration = self._run.declarations[self._name]
-        reason = declaration.explanation(violation, case_id, self._dtype, self._run.ready.backend)
-        return reason is None and any(limit.covers(violation) for limit in self.refused)
+        source = self._source
+        reason = source.declaration.explanation(violation, case_id, source.dtype, source.backend)
+        return reason is None and any(limit.covers(violation) for limit in self._refused)
 
     @property
     def holds(self) -> str | None:
         """Words for the size up to which the verdict holds, with the reason, for the verdict's line."""
         said = [f"to {limit.holds_to} columns; {limit}" for limit in self._uncompiled]
-        said += [
-            f"to {limit.answered} {limit.measure}; {limit.refused} are refused"
-            for limit in self.refused
-            if limit.measure is not None
-        ]
-        said += [
-            "where there are elements; inputs without any are refused"
-            for limit in self.refused
-            if limit.measure is None
-        ]
+        sizes = [limit for limit in self._refused if limit.measure is not None]
+        said += [f"to {limit.answered} {limit.measure}; {limit.refused} are refused" for limit in sizes]
+        if len(sizes) < len(self._refused):
+            said.append("where there are elements; inputs without any are refused")
         return "; ".join(said) or None
 
     def notes(self) -> list[str]:
         """One sentence for each limit."""
-        budget = self._run.options.compile_seconds
+        budget = self._options.compile_seconds
         said = [
-            f"judged to {limit.holds_to} columns: {limit}, more than --compile-seconds {budget:g}"
-            for limit in self._uncompiled
+            f"judged to {w.holds_to} columns: {w}, more than --compile-seconds {budget:g}" for w in self._uncompiled
         ]
-        for index, limit in enumerate(self.refused):
-            cases = self._cases.get(index, [])
+        for limit, cases in self._refused.items():
             said.append(f"{limit.words}{f' ({len(cases)} cases, {cases[0].id} the first)' if cases else ''}")
         return said
 
     def findings(self) -> list[Finding]:
         """Returns the limits as findings, one each, if every size is promised."""
-        if not self._run.options.require_all_sizes:
+        if not self._options.require_all_sizes:
             return []
-        found = [
-            self._finding(limit.kind, limit.words, self._cases.get(index, []))
-            for index, limit in enumerate(self.refused)
-        ]
-        said = "which --require-all-sizes promises" if self._uncompiled else ""
-        found += [
-            self._finding(
-                FindingKind.SIZE_REFUSED,
-                f"not judged beyond {w.holds_to} columns: {w}; expected an output, {said}",
-                self._too_wide,
+        found = [self._finding(limit.kind, limit.words, cases) for limit, cases in self._refused.items()]
+        for w in self._uncompiled:
+            words = (
+                f"not judged beyond {w.holds_to} columns: {w}; expected an output, which --require-all-sizes promises"
             )
-            for w in self._uncompiled
-        ]
+            found.append(self._finding(FindingKind.SIZE_REFUSED, words, self._too_wide))
         return found
 
     def _finding(self, kind: FindingKind, message: str, cases: Sequence[Case]) -> Finding:
-        backend = self._run.ready.backend
+        variant, dtype, _, backend, _ = self._source
         if cases:
             smallest = min(cases, key=lambda case: (case.shape[0] * case.shape[1], case.id))
-            shown, again = smallest.id, reproduce_command(self._name, smallest, backend, ())
+            shown, again = smallest.id, reproduce_command(variant, smallest, backend, ())
         else:
             probe = "empties" if kind is FindingKind.EMPTY_REFUSED else "sizes"
             shown = f"probe/{probe}"
-            again = f"softcheck report --variant {self._name} --dtype {self._dtype} --probe {probe} --device {backend}"
-        return Finding(
-            id=finding_id(self._name, self._dtype, kind, shown),
-            kind=kind,
-            case=shown,
-            message=message,
-            reproduce=f"{again} --require-all-sizes",
-            count=max(1, len(cases)),
-        )
+            again = f"softcheck report --variant {variant} --dtype {dtype} --probe {probe} --device {backend}"
+        violation = Violation(kind, message, max(1, len(cases)))
+        return self._source.finding(violation, shown, f"{again} --require-all-sizes")
