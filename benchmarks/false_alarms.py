@@ -48,7 +48,7 @@ from softcheck.cases.importing import case_from_bits
 from softcheck.cases.random_rows import FILLERS, Draw, Filler, fill, torch_dtype
 from softcheck.cases.rare_values import patterns, rows_with
 from softcheck.cases.telling import telling_batch
-from softcheck.cli.clusters import ClusterChoice, opened
+from softcheck.cli.options import ClusterChoice, opened
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import judge

@@ -5,8 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from softcheck.report.model import Environment, Report, SpeedReport, VariantResult
-from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
+from softcheck.report.model import Environment, Report, ShapeSpeed, SpeedFigures, SpeedReport, VariantResult
 from softcheck.speed.statistics import Interval
 from softcheck.variants.place import SourcePlace
 

@@ -5,8 +5,8 @@ from typing import Literal
 import msgspec
 
 from softcheck.report import content, figures
+from softcheck.report.ci import annotation
 from softcheck.report.compare import Change, Comparison, Word, by_word
-from softcheck.report.github import annotation
 from softcheck.report.markdown import escape, table_row
 
 HEADING = ["variant", "dtype", "what", "old", "new", "slowdown [low, high]", ""]

@@ -18,10 +18,10 @@ FORMATS: dict[str, str] = {
     "json": "softcheck.report.json_format:render",
     "markdown": "softcheck.report.markdown:render",
     "html": "softcheck.report.page.pages:report_page",
-    "github": "softcheck.report.github:render",
-    "sarif": "softcheck.report.sarif:render",
-    "junit": "softcheck.report.junit:render",
-    "gitlab": "softcheck.report.gitlab:render",
+    "github": "softcheck.report.ci:github",
+    "sarif": "softcheck.report.ci:sarif",
+    "junit": "softcheck.report.ci:junit",
+    "gitlab": "softcheck.report.ci:gitlab",
 }
 """The formats of a report, and the functions that draw it."""
 
