@@ -73,6 +73,9 @@ _MODULES = ("torch", "triton")
 """Modules that a call may name."""
 _BUILTINS = frozenset(dir(builtins))
 
+Change = Callable[["torch.Tensor", dict[str, Any]], Mapping[str, Any]]
+"""Returns other operands of a call, from the matrix and those that are made of it by name; "x" stands in the matrix's place."""
+
 MOST_ROWS = 4096
 """Rows of the largest input of a function that takes one row."""
 
@@ -125,6 +128,7 @@ class Form:
         self.part = part
         """What picks the answer from a tuple or the like, such as ``[0]``; empty if no trial has shown one."""
         self._is_tried = False
+        self._changes: tuple[Change, ...] = ()
         self.beside: dict[str, bool] = dict(beside or {})
         """The tensors beside the answer in a tuple or the like, by what picks them, with True for one number for each row."""
         self._code = compile(tree, "<call>", "eval")
@@ -150,6 +154,12 @@ class Form:
             )
         found = copy.copy(self)
         found.operation = operation
+        return found
+
+    def changing(self, change: Change) -> "Form":
+        """Returns the call on other operands."""
+        found = copy.copy(self)
+        found._changes = (*self._changes, change)  # noqa: SLF001 - of the same class
         return found
 
     def with_part(self, part: str, beside: Mapping[str, bool]) -> "Form":
@@ -320,6 +330,8 @@ class Form:
                 f"softcheck failed to make the operands of this call: {type(error).__name__}: {error}; "
                 "the variant was not called. Please report this message"
             ) from error
+        for change in self._changes:
+            made = dict(change(x, made))
         beside = {name: operands.placed(name, value) for name, value in made.items() if name != "x"}
         operands.lend(beside)
         dims = next((int(name[1:]) for name in ("x3", "x4", "x5") if name in self.names), x.dim())

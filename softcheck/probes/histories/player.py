@@ -125,7 +125,11 @@ class Player:
             # On the device, rows pass that the numpy judge would surely pass, in a fraction of its time.
             with torch.no_grad():
                 masked = subject.setting.declaration.fully_masked
-                if bool(passing(placed.view, returned.output, fmt, operation=subject.setting.operation, fully_masked=masked).all()):
+                if bool(
+                    passing(
+                        placed.view, returned.output, fmt, operation=subject.setting.operation, fully_masked=masked
+                    ).all()
+                ):
                     return ()
         of_library = returned.of_cpu_library
         return judge_call(subject.variant, bits, output, fmt, subject.device, of_cpu_library=of_library).violations
