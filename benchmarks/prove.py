@@ -27,7 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from softcheck.operations.registry import operation  # noqa: E402 - as below
-from softcheck.variants.registry import BUILTIN, BUILTIN_OF, WITH_MASKS  # noqa: E402 - from the checkout, installed or not
+from softcheck.variants.builtin.declarations import WITH_MASKS  # noqa: E402 - from the checkout, installed or not
+from softcheck.variants.registry import BUILTIN, BUILTIN_OF  # noqa: E402 - as above
 
 _PLUGIN = "softcheck.pytest_plugin"
 

@@ -17,7 +17,8 @@ from softcheck.report.environment import environment
 from softcheck.report.formats import SPEED_FORMATS, render_speed
 from softcheck.report.model import SpeedReport
 from softcheck.report.output import check_writable, write
-from softcheck.report.speed_build import TORCH, means, shape_speed
+from softcheck.report.speed_build import means, shape_speed
+from softcheck.report.speed_model import TORCH
 from softcheck.run.bench import BenchOptions, BenchRun, bench
 from softcheck.speed.shapes import DEFAULT, SWEEPS, Shape, parse
 from softcheck.variants.registry import resolve

@@ -11,7 +11,7 @@ from softcheck.cases.case import Case
 from softcheck.cases.corpus_edit import add
 from softcheck.errors import UsageError
 from softcheck.operations.registry import check_name
-from softcheck.variants.misnamed import refuse_misnamed
+from softcheck.variants.place import refuse_misnamed
 from softcheck.variants.registry import BUILTIN_OF, resolve, with_call, with_declared
 
 NOTHING_RAN = 3

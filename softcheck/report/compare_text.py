@@ -32,9 +32,9 @@ def render_markdown(comparison: Comparison) -> str:
 
 def render_html(comparison: Comparison) -> str:
     """The comparison as a page."""
-    from softcheck.report.page.comparison_page import render
+    from softcheck.report.page.pages import comparison_page
 
-    return render(comparison)
+    return comparison_page(comparison)
 
 
 def render_json(comparison: Comparison) -> str:

@@ -40,7 +40,6 @@ def finding_of(
         output_bits=violation.output_bits,
         known=declaration.explanation(violation, case_id, dtype, backend),
         save=save,
-        script=violation.script,
         around=violation.around,
         share=violation.share,
         facts=violation.facts,

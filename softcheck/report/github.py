@@ -5,7 +5,7 @@ A command is a line ``::error file=a.py,line=1,title=t::message``. In it ``%``, 
 reads them. GitHub shows the first ten errors of a step, so what explains most comes first.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -24,7 +24,9 @@ def render(report: Report, _display: Display = PLAIN) -> str:
 
     Declared defects and what a variant does not support are no errors.
     """
-    lines = [_of_cause(groups) for groups in _causes(report)]
+    # Those of most findings come first.
+    shared = sorted(content.shared_groups(report), key=lambda groups: -sum(group.cases for group in groups))
+    lines = [_of_cause(groups) for groups in shared]
     lines += [
         annotation(
             "error", [content.one_line(result.reason)], title=f"{content.subject(result)}: error", place=result.place
@@ -58,15 +60,6 @@ def annotation(
 def _escaped(text: str, escapes: dict[str, str]) -> str:
     # A lone surrogate stands for a byte of a file name that is no UTF-8.
     return "".join(escapes.get(each, each) for each in text.encode("utf-8", "backslashreplace").decode())
-
-
-def _causes(report: Report) -> Iterator[list[FindingGroup]]:
-    """Groups of findings with the same cause, of one variant in several dtypes, those of most findings first."""
-    alike: dict[tuple[str, str], list[FindingGroup]] = {}
-    for group in content.finding_groups(report, known=False):
-        text = str(group.first.kind) if group.cause is None else group.cause.text
-        alike.setdefault((group.result.name, text), []).append(group)
-    yield from sorted(alike.values(), key=lambda groups: -sum(group.cases for group in groups))
 
 
 def _of_cause(groups: list[FindingGroup]) -> str:

@@ -74,19 +74,10 @@ def _verdict(result: VariantResult) -> str:
 
 def _blocks(report: Report) -> Iterator[tuple[str, list[str]]]:
     """Titles and lines of the collapsible parts; a part without lines is left out."""
-    worst = [(result, content.worst_element(result)) for result in report.variants]
-    blocks = {
-        "Findings": _finding_lines(report),
-        "Declared defects": _defect_lines(report),
-        "Unsupported or in error": [
-            f"- {_subject(r)}, {_verdict(r)}: {escape(content.one_line(r.reason))}" for r in report.variants if r.reason
-        ],
-        "Cases that could not be run": [f"- {escape(content.one_line(error))}" for error in report.errors],
-        "Worst elements": [f"- {_subject(result)}: {escape(text)}" for result, text in worst if text],
-    }
-    for title, found in content.details(report).items():
-        blocks[title.capitalize()] = [f"- {escape(line.strip())}" for line in found]
-    yield from ((title, lines) for title, lines in blocks.items() if lines)
+    told = {"findings": _finding_lines(report), "declared defects": _defect_lines(report)}
+    for title, found in content.blocks(report, code, lambda line: escape(line.strip())).items():
+        told[title] = [f"- {line}" for line in found]
+    yield from ((title.capitalize(), lines) for title, lines in told.items() if lines)
 
 
 def _subject(result: VariantResult) -> str:
@@ -127,10 +118,4 @@ def _example(group: FindingGroup) -> list[str]:
         *(f"  {line}" for line in content.save_lines(group.first)),
         f"  {fence}",
         "",
-        *_script(content.script_lines(group.first)),
     ]
-
-
-def _script(lines: list[str]) -> list[str]:
-    fence = _fence("\n".join(lines))
-    return [f"  {fence}python", *(f"  {line}".rstrip() for line in lines), f"  {fence}", ""] if lines else []

@@ -63,7 +63,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     save: str | None = None
     """The command that adds a row that alone breaks the promise to the corpora, if a probe found one."""
     script: str | None = None
-    """A Python script that fails as long as the promise is broken, if a probe wrote one."""
+    """A Python script that earlier versions wrote: read and written again, not shown."""
     around: Surroundings | None = None
     """The elements around the witness; null where they are not known, and in all findings but the first of each kind, cause
     and probe."""

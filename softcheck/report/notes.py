@@ -12,15 +12,15 @@ from softcheck.judge.merge import merge
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.outcome import Coverage
 from softcheck.report import probes
+from softcheck.report.evidence import is_looked_at, largest_size
 from softcheck.report.figures import plural
-from softcheck.report.logits import is_looked_at, largest_size
 from softcheck.report.model import VariantResult
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult
 from softcheck.toolchain.ptx import contradictions
+from softcheck.variants.builtin.declarations import DECLARED
 from softcheck.variants.declaration import Declaration, KnownDefect
 from softcheck.variants.recognised import Recognised
-from softcheck.variants.registry import BUILTIN_OF, WITH_MASKS
 
 _MOST_PLACES = 8
 
@@ -46,8 +46,7 @@ def calls(facts: Mapping[str, Recognised]) -> tuple[str, ...]:
 
 
 def _is_built_in(name: str) -> bool:
-    named = name.partition("@")[0]
-    return named in WITH_MASKS or any(named in variants for variants in BUILTIN_OF.values())
+    return name.partition("@")[0] in DECLARED
 
 
 def never_run(coverage: Coverage | None) -> str | None:

@@ -7,6 +7,9 @@ import msgspec
 from softcheck.speed.samples import Alarm, Method
 from softcheck.speed.statistics import Interval, Word
 
+TORCH = "torch"
+"""The name of torch's own variant of softmax, beside which others are timed."""
+
 
 class SpeedFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One variant on one shape. A figure that was not measured is null, never 0."""

@@ -10,7 +10,7 @@ from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.registry import EXCLUSIVE, HEAVY, WIDE, WIDEST, Effort
 from softcheck.run.again import Sighting, again, unshown
 from softcheck.run.blame import again_alone, alone, lay_idle
-from softcheck.run.calls import in_trial
+from softcheck.run.calls import Answer, in_trial
 from softcheck.run.pool import Job, Pool, SessionClosedError
 from softcheck.run.process import DeviceRuinedError, Worker, WorkerDiedError
 from softcheck.run.protocol import Probed, ProbePlanned, Ready, RunProbe, TrialDone, TrialStarted
@@ -119,21 +119,16 @@ def _go_on_after(error: SoftcheckError, pool: Pool, trials: "_Trials", worker: W
         if trials.running is None:
             raise error
         # Memory that an earlier call has damaged may fail softcheck itself.
-        trials.keep(trials.running, _outcome_alone(alone(pool, worker.calls[-1], TrialDone)))
+        trials.keep(trials.running, _outcome_alone(alone(pool, worker.calls[-1])))
     elif trials.running is not None:
-        trials.keep(trials.running, _ended(pool, worker, error))
+        trials.keep(trials.running, _outcome_alone(again_alone(pool, worker, worker.calls[-1], error)))
     elif worker.calls:
         lay_idle(pool, worker.calls, error)
     elif not has_outcome:
         raise SoftcheckError(f"{trials.task}: {error}") from None
 
 
-def _ended(pool: Pool, worker: Worker, died: WorkerDiedError) -> Outcome:
-    """Repeats alone a trial whose worker died, and returns its outcome: its answer, or the crash of the new process."""
-    return _outcome_alone(again_alone(pool, worker, worker.calls[-1], died, TrialDone))
-
-
-def _outcome_alone(answer: TrialDone | WorkerDiedError) -> Outcome:
+def _outcome_alone(answer: Answer | WorkerDiedError) -> Outcome:
     """The outcome of a trial that was made alone: its answer, or the end of that process."""
     told = answer.reply if isinstance(answer, DeviceRuinedError) else answer
     if isinstance(told, TrialDone):
@@ -193,8 +188,7 @@ class _Trials:
         self.labels: tuple[str, ...] | None = None
         """None until the probe has planned its trials."""
         self.running: int | None = None
-        self._began: dict[int, tuple[Worker, int]] = {}
-        """By trial, the process that made it, and its place among that one's calls."""
+        self._began: dict[int, Sighting] = {}
         self._repeated: set[int] = set()
         self.abandoned = 0
         self.conclusion: Conclusion | None = None
@@ -222,13 +216,12 @@ class _Trials:
             index = (self.labels or ()).index(shown.trial or shown.label)
             if index not in self._began or index in self._repeated:
                 continue
-            worker, place = self._began[index]
             # A conclusion may give what its trials found another kind.
             found = self.outcomes[index].violations
-            if not unshown(self._pool, worker.calls[place], found):
+            if not unshown(self._pool, self._began[index].call, found):
                 continue
             self._repeated.add(index)
-            answer = again(self._pool, Sighting.of(worker, place, found), TrialDone)
+            answer = again(self._pool, self._began[index], found)
             if answer is not None:
                 self.outcomes[index] = _outcome_alone(answer)
                 self.conclusion = None
@@ -256,8 +249,8 @@ class _Trials:
             elif isinstance(reply, TrialStarted):
                 assert self.labels is not None
                 self.running = reply.index
-                self._began[reply.index] = worker, len(worker.calls)
                 worker.calls.append(in_trial(request, reply.index, self.labels[reply.index]))
+                self._began[reply.index] = Sighting.of(worker)
             elif isinstance(reply, TrialDone):
                 self.keep(reply.index, reply.outcome)
             elif isinstance(reply, Probed):

@@ -195,6 +195,11 @@ class Measured(msgspec.Struct, frozen=True, tag=True):
     seconds: float
     fatal: bool = False
 
+    @property
+    def result(self) -> Measurement:
+        """The violations of a call, and the reason why it was not made if it was not."""
+        return self.measurement
+
 
 class Timed(msgspec.Struct, frozen=True, tag=True):
     """The measurements on one shape."""
@@ -221,6 +226,16 @@ class TrialDone(msgspec.Struct, frozen=True, tag=True):
 
     index: int
     outcome: Outcome
+
+    @property
+    def result(self) -> Outcome:
+        """As ``Measured.result``."""
+        return self.outcome
+
+    @property
+    def fatal(self) -> bool:
+        """As ``Measured.fatal``."""
+        return self.outcome.fatal
 
 
 class Probed(msgspec.Struct, frozen=True, tag=True):
@@ -293,9 +308,7 @@ LAST = (Done, Timed, Loaded, Refused, Probed, WidthTried, OrdersCompared, Traced
 
 def is_fatal(reply: Reply) -> bool:
     """True if the worker's process can't continue after a reply, which is then its last."""
-    return (isinstance(reply, Measured | Loaded | WidthTried) and reply.fatal) or (
-        isinstance(reply, TrialDone) and reply.outcome.fatal
-    )
+    return isinstance(reply, Measured | Loaded | WidthTried | TrialDone) and reply.fatal
 
 
 encode_request = msgspec.msgpack.Encoder().encode
