@@ -14,8 +14,7 @@ from softcheck.operations.registry import OPERATIONS
 from softcheck.probes.registry import described
 from softcheck.report.formats import FORMATS
 from softcheck.run.regression import FAMILY as REGRESSION
-from softcheck.variants.descriptions import descriptions
-from softcheck.variants.registry import BUILTIN_OF
+from softcheck.variants.registry import BUILTIN_OF, descriptions
 
 _KINDS = ("variants", "operations", "families", "corpora", "probes", "oracles", "formats")
 

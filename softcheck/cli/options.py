@@ -15,7 +15,7 @@ from softcheck.errors import UsageError
 from softcheck.operations.registry import check_name
 from softcheck.report.compare import Tolerances
 from softcheck.run.process import DeviceChoice
-from softcheck.variants.misnamed import refuse_misnamed
+from softcheck.variants.place import refuse_misnamed
 from softcheck.variants.registry import BUILTIN_OF, resolve, with_call, with_declared
 
 if TYPE_CHECKING:

@@ -191,9 +191,6 @@ def _empty_inputs(evidence: Evidence) -> Cause | None:
 
 _STRIDED_TRIALS = (
     "probe/guard_bands/gaps/",
-    "probe/input_untouched/called/padded-rows",
-    "probe/input_untouched/called/transposed",
-    "probe/input_untouched/called/expanded-rows",
     "probe/addresses/row-stride",
     "probe/addresses/column-stride",
 )

@@ -320,7 +320,7 @@ class Exhaustive(msgspec.Struct, frozen=True, kw_only=True):
     histogram: tuple[Bin, ...]
     rows_per_second: float
     judged_in: str = "numpy"
-    """``numpy``, or on a GPU the arithmetic of the judge's first look: ``float64`` or ``double-float32``."""
+    """``numpy``, or on a GPU the arithmetic of the judge's first look, ``float64``."""
 
 
 class CopyBaseline(msgspec.Struct, frozen=True, kw_only=True):

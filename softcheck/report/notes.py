@@ -23,9 +23,9 @@ from softcheck.run.session import CaseMeasurement
 from softcheck.run.size_limits import SizeLimit, size_limits
 from softcheck.run.widths import WidthLimit
 from softcheck.toolchain.ptx import contradictions
+from softcheck.variants.builtin.declarations import DECLARED
 from softcheck.variants.declaration import Declaration, KnownDefect
 from softcheck.variants.recognised import Recognised
-from softcheck.variants.registry import BUILTIN_OF, WITH_MASKS
 
 _MOST_PLACES = 8
 
@@ -51,8 +51,7 @@ def calls(facts: Mapping[str, Recognised]) -> tuple[str, ...]:
 
 
 def _is_built_in(name: str) -> bool:
-    named = name.partition("@")[0]
-    return named in WITH_MASKS or any(named in variants for variants in BUILTIN_OF.values())
+    return name.partition("@")[0] in DECLARED
 
 
 def never_run(coverage: Coverage | None) -> str | None:

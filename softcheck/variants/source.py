@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from softcheck.calling.ownership import is_of_library
-from softcheck.variants.callables import is_triton_kernel
+from softcheck.variants.recognise import is_triton_kernel
 
 _MOST_FILES = 16
 

@@ -1,28 +1,34 @@
 """Steps of a history of calls, and the opening, which puts every circumstance of a call before and after every other."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 
-from oracles.formats import FORMATS, Bits, Format, decode, encode
-from softcheck.cases.case import PACKED, Layout
-from softcheck.cases.matrix_layouts import strided_layouts
+from oracles.formats import FORMATS, Bits, decode, encode
+from softcheck.cases.case import Layout
 from softcheck.probes.base import Setting
-from softcheck.probes.helpers import ordinary_rows
-from softcheck.probes.modes import PARAMETER
+from softcheck.probes.histories.modes import PARAMETER, fitted, together
+from softcheck.probes.space import contents, strides
 
-BESIDE = ("collect", "one-dimensional", "integers", "undeclared-dtype")
-"""Acts beside ordinary calls. Whatever they return or raise is nobody's fault; they must leave no mark."""
-
-_WORDS = {
+BESIDE = {
     "collect": "gc.collect() and torch.cuda.empty_cache()",
     "one-dimensional": "{function}(one dimension), whatever it gives",
     "integers": "{function}(int64), whatever it gives",
     "undeclared-dtype": "{function}(float64, which is not declared), whatever it gives",
 }
+"""Acts beside ordinary calls, in words. Whatever they return or raise is nobody's fault; they must leave no mark."""
+
+JUMPS, FAR_BELOW = "jumps", "far below"
+"""Contents beside those of ``space.contents``: rows of several kinds, and a row below every number of float16."""
+_JUMPS = ("growing", "far apart", "peaks")
+
+_MEMORY = {"same": "the same tensor with new values", "freed": "where a freed tensor lay"}
+
+Change = Mapping[str, Any]
+"""Fields that make a circumstance of an ordinary step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +40,16 @@ class Step:
     rows: int
     columns: int
     dtype: str
-    layout: str = "packed"
-    contents: str = "ordinary"
+    layout: str = strides.PACKED
+    offset: int = 0
+    contents: str = contents.PLAIN
     memory: str = "new"
     """"new"; "same": the tensor of the last call of this shape, dtype and layout, rewritten; "freed": as new, after that
     tensor was freed."""
     failing: int = 0
     """Number of the allocation at which a first attempt at this call runs out of memory; 0 for no such attempt."""
     mode: str = ""
-    """One of ``softcheck.probes.modes``; empty for none."""
+    """One of ``modes``; empty for none."""
     later: float = 0.0
     """Seconds that pass before the call; the time of other steps all but stands still."""
     slow: float = 0.0
@@ -53,12 +60,11 @@ class Step:
 
     def __str__(self) -> str:
         if self.act != "call":
-            return _WORDS[self.act].format(function=self.function)
+            return BESIDE[self.act].format(function=self.function)
         told = [f"{self.dtype} [{self.rows}, {self.columns}]"]
-        told += [words for words in (self.layout, self.contents) if words not in {"packed", "ordinary"}]
-        told += {"same": ["the same tensor with new values"], "freed": ["where a freed tensor lay"]}.get(
-            self.memory, []
-        )
+        told += [words for words in (self.layout, self.contents) if words not in {strides.PACKED, contents.PLAIN}]
+        told += [f"offset {self.offset}"] * bool(self.offset)
+        told += [words for memory, words in _MEMORY.items() if memory == self.memory]
         told += [f"at a second attempt, since allocation {self.failing} of the first one failed"] * bool(self.failing)
         words = f"{self.function}({', '.join(told)}){f' with {self.mode}' if self.mode else ''}"
         words += f" taking {self.slow:g} s between two looks at the clock" * bool(self.slow)
@@ -69,48 +75,38 @@ class Step:
         """The same values in the same layout, in fresh memory and in no special mode."""
         return replace(self, memory="new", mode="", failing=0, later=0.0, slow=0.0)
 
+    def changed(self, *changes: Change, seed: int) -> "Step":
+        """Returns the step in circumstances, the later on top of the earlier; two modes that can stand together do."""
+        given = {name: value for change in changes for name, value in change.items()}
+        if "mode" in given:
+            both = together(changes[0].get("mode", ""), given["mode"])
+            given["mode"] = fitted(both, given.get("dtype", self.dtype))
+        return replace(self, **given, seed=seed)
+
+    def simpler(self, base: "Step") -> list["Step"]:
+        """Returns steps of one circumstance fewer each, which is then as an ordinary step has it."""
+        names = [each.name for each in fields(self) if getattr(self, each.name) != getattr(base, each.name)]
+        paused = [replace(self, slow=0.0, later=_PAUSES[0])] if self.slow else []
+        return [*(replace(self, **{name: getattr(base, name)}) for name in names if name != "seed"), *paused]
+
     def placing(self) -> Layout:
         """Strides and offset of the input."""
-        unusual = strided_layouts(self.rows, self.columns)
-        return {"packed": PACKED, "offset": Layout(offset=1), **unusual}[self.layout]
+        return strides.of_matrix(self.rows, self.columns, self.layout, self.offset)
 
     def bits(self) -> Bits:
         """Bit patterns of the input, [rows, columns]; no two steps of a history have equal rows."""
         fmt = FORMATS[self.dtype]
-        bits = ordinary_rows(self.rows, self.columns, fmt, self.seed)
-        if bits.size:
-            special = {
-                "masked-row": -np.inf,
-                "masked-columns": -np.inf,
-                "nan": np.nan,
-                "infinity": np.inf,
-                "peak": 3e4,
-            }.get(self.contents)
-            first = encode(np.array([np.nan if special is None else special]), fmt)[0]
-            if self.contents == "jumps":
-                bits = _with_jumps(bits, fmt)
-            elif self.contents == "far-below":
-                # Below every number of float16, where another dtype has such numbers.
-                bits[0] = encode(decode(bits[0], fmt) - min(1e5, fmt.max / 2), fmt)
-            elif self.contents == "masked-row":
-                bits[0] = first
-            elif self.contents == "masked-columns":
-                bits[:, ::3] = first
-            elif special is not None:
-                bits[0, -1] = first
-            if self.layout == "expanded-rows":
-                bits[:] = bits[0]
+        rng = np.random.default_rng([self.seed, self.rows, self.columns])
+        kinds = _JUMPS if self.contents == JUMPS else (contents.PLAIN if self.contents == FAR_BELOW else self.contents,)
+        drawn = [contents.rows_of(kind, self.rows, self.columns, fmt, rng) for kind in kinds]
+        bits = drawn[0]
+        for place, others in enumerate(drawn):
+            bits[place :: len(kinds)] = others[place :: len(kinds)]
+        if self.contents == FAR_BELOW and bits.size:
+            bits[0] = encode(decode(bits[0], fmt) - min(1e5, fmt.max / 2), fmt)
+        if self.layout == strides.EXPANDED and bits.size:
+            bits[:] = bits[0]
         return bits
-
-
-def _with_jumps(bits: Bits, fmt: Format) -> Bits:
-    """Rows whose maximum lies far from 0, grows or falls on the way, or stands alone at one end: each fourth row alike."""
-    values = decode(bits, fmt)
-    values[::4, -max(1, bits.shape[1] // 4) :] += 60.0
-    values[1::4] += 900.0
-    values[2::4, 0] += 90.0
-    values[3::4, -1] += 30.0
-    return encode(values, fmt)
 
 
 _WIDTHS = 36
@@ -119,29 +115,21 @@ _PAUSES = (2.0, 0.06)
 _LONG_PAUSE = 3700.0
 """Seconds after which what a variant keeps for a moment, for a second, or at most for an hour is too old."""
 
-Change = Mapping[str, Any]
-"""Fields that make a circumstance of an ordinary step."""
-
-Code = tuple[int, int]
-"""Two of the changes of ``Circumstances.drawn``, the second on top of the first; change 0 leaves a step as it is."""
-
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
     """Circumstances of a call, each as a group of changes that take turns."""
 
-    base: Step
-    """An ordinary step."""
     groups: Sequence[Sequence[Change]]
     widths: Sequence[Change]
     """Changes to many widths, none of them in the groups."""
 
     @property
     def changes(self) -> list[Change]:
-        """All changes: none first, then the groups' in order, and widths last."""
-        return [{}, *(change for group in self.groups for change in group), *self.widths]
+        """All changes but widths: none first, then the groups' in order."""
+        return [{}, *(change for group in self.groups for change in group)]
 
-    def opening(self, seed: int, calm: int = 0) -> list[list[Code]]:
+    def opening(self, seed: int, calm: int = 0) -> list[list[Change]]:
         """Returns histories, those first that show most for their length.
 
         The first two put every circumstance once before and once after every other, in a random order and in its
@@ -152,31 +140,25 @@ class Circumstances:
         calls to meet as many pairs.
         """
         order = [int(place) for place in np.random.default_rng(seed).permutation(len(self.groups))]
-        firsts = np.cumsum([1, *map(len, self.groups)])
-        turns = [
-            cycle(range(int(first), int(first) + len(group))) for first, group in zip(firsts, self.groups, strict=False)
-        ]
-        last = len(self.changes)
+        turns = [cycle(group) for group in self.groups]
         histories = [order, order[::-1]]
         for index, first in enumerate(order):
             back_and_forth = [place for later in order[index + 1 :] for place in (later, first)]
             histories.append([first, first, *back_and_forth])
-        codes: list[list[Code]] = [[(next(turns[place]), 0) for place in history] for history in histories]
-        widths: list[Code] = [(place, 0) for place in range(last - len(self.widths), last)]
-        rewritten: list[Code] = [(n, 0) for n, change in enumerate(self.changes) if change.get("memory") == "same"]
-        others: list[Code] = [(n, 0) for n, change in enumerate(self.changes) if [*change] == ["contents"]]
-        far_below: list[Code] = [
-            (n, 0) for n, change in enumerate(self.changes) if change.get("contents") == "far-below"
-        ]
-        dtypes: list[Code] = [(n, 0) for n, change in enumerate(self.changes) if [*change] == ["dtype"]]
+        changes = [[next(turns[place]) for place in history] for history in histories]
+        of_dtype, of_contents = (self._only(name) for name in ("dtype", "contents"))
+        far_below = [change for change in of_contents if change["contents"] == FAR_BELOW]
         return [
-            *codes[:2],
-            [*dtypes[:1], *far_below, (0, 0)] if dtypes else [],
-            [(0, 0)] * calm + others,
-            [code for code in rewritten for _ in range(2)],
-            widths * 2,
-            *codes[2:],
+            *changes[:2],
+            [of_dtype[0], *far_below, {}] if of_dtype else [],
+            [{}] * calm + of_contents,
+            [change for change in self.changes if change.get("memory") == "same" for _ in range(2)],
+            [*self.widths] * 2,
+            *changes[2:],
         ]
+
+    def _only(self, field: str) -> list[Change]:
+        return [change for change in self.changes if [*change] == [field]]
 
 
 def circumstances(
@@ -188,10 +170,10 @@ def circumstances(
     """
     rows, columns = base.rows, base.columns
     declared = setting.declaration
-    layouts = ["offset"]
-    if "strided" in declared.layouts:
-        layouts += ["transposed", "row-step", "every-second-column", "expanded-rows"]
+    of_strides = ["transposed", "of twice as many columns", "every second column", strides.EXPANDED]
+    layouts = _each("layout", of_strides if "strided" in declared.layouts else [])
     wider = (1100, 300, 8193) if setting.on_gpu else (1100, 300)
+    takes_operands = setting.operation.arguments is not None
     groups: list[list[Change]] = [
         [{}],
         _each("rows", (3 * rows + 1, 1)),
@@ -202,14 +184,14 @@ def circumstances(
         [{"columns": 0}, {"rows": 0}] if setting.operation.answers_elements else [{"rows": 0}],
         _each("columns", [n for n in wider if n > columns]),
         _each("dtype", [dtype for dtype in declared.dtypes if dtype != base.dtype]),
-        _each("layout", layouts),
-        _each("layout", layouts[1:]),
-        _each("contents", ("masked-columns", "nan", "masked-row", "infinity", "peak", "far-below")),
+        [{"offset": 1}, *layouts],
+        layouts,
+        _each("contents", ("hidden columns", "NaN", "hidden rows", "+inf", contents.HUGE, "peaks", FAR_BELOW)),
         [{"memory": "same"}],
         [{"memory": "same", "mode": PARAMETER}],
         # Masks change with what is hidden, and what is packed for a call may be kept.
-        [{"memory": "same", "contents": "masked-columns"}] if setting.operation.arguments is not None else [],
-        _each("layout", layouts[2:3], memory="same") if setting.operation.arguments is not None else [],
+        [{"memory": "same", "contents": "hidden columns"}] if takes_operands else [],
+        [{"memory": "same", **layouts[1]}] if takes_operands and layouts else [],
         [{"memory": "freed"}],
         [{"later": _LONG_PAUSE}],
         [{"slow": 1.0}, *_each("later", _PAUSES)],
@@ -223,7 +205,7 @@ def circumstances(
     widths = [
         {"rows": 1, "columns": n} for n in range(columns + _WIDTHS, columns, -1) if columns > 1 and setting.takes(n)
     ]
-    return Circumstances(base, [group for group in taken if group], widths)
+    return Circumstances([group for group in taken if group], widths)
 
 
 def _same_digits(rows: int, columns: int) -> Change:
@@ -232,5 +214,5 @@ def _same_digits(rows: int, columns: int) -> Change:
     return {"rows": int(f"{rows}{first}"), "columns": int(rest)} if rest else {"rows": 3 * rows}
 
 
-def _each(field: str, values: Sequence[Any], **others: Any) -> list[Change]:
-    return [{field: value, **others} for value in values]
+def _each(field: str, values: Sequence[Any]) -> list[Change]:
+    return [{field: value} for value in values]

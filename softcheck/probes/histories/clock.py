@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from softcheck.probes.modes import Function
+from softcheck.probes.histories.modes import Function
 
 TICK = 1e-6
 """Seconds between two readings. A loop that waits comes to its end."""

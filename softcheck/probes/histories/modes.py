@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from softcheck.probes.on_streams import work
+from softcheck.calling import activity
 
 REQUIRES_GRAD = "x.requires_grad_()"
 PARAMETER = "x = torch.nn.Parameter(x)"
@@ -199,3 +199,26 @@ def _on_streams(function: Function, x: torch.Tensor) -> Any:
     for side in sides:
         caller.wait_stream(side)
     return outputs[0]
+
+
+def captured(function: Function, x: torch.Tensor) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
+    """Returns the graph of a call and its output, as torch's documentation of CUDA graphs has it."""
+    x.zero_()
+    side = torch.cuda.Stream(x.device)  # type: ignore[no-untyped-call]
+    side.wait_stream(torch.cuda.current_stream(x.device))
+    with torch.cuda.stream(side), activity.calling():
+        for _ in range(3):
+            function(x)
+    torch.cuda.current_stream(x.device).wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph), activity.calling():
+        output = function(x)
+    return graph, output
+
+
+def work(device: torch.device, size: int = 8192) -> None:
+    """Queues matrix products on the current stream: some 15 ms, several times as long as a call takes to launch."""
+    a = torch.ones(size, size, device=device, dtype=torch.bfloat16)
+    product = torch.empty_like(a)
+    for _ in range(9):
+        torch.mm(a, a, out=product)

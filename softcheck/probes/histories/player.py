@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -20,14 +21,15 @@ from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError, UsageError
 from softcheck.judge.by_contract import judge_call
+from softcheck.judge.tensors import passing
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
-from softcheck.probes.clock import TICK, StandInClock
 from softcheck.probes.helpers import differing
-from softcheck.probes.modes import GRAPH, Function, asks_for_gradient, in_mode, with_gradient
+from softcheck.probes.histories.clock import TICK, StandInClock
+from softcheck.probes.histories.modes import GRAPH, Function, asks_for_gradient, captured, in_mode, with_gradient
+from softcheck.probes.histories.steps import Step
 from softcheck.probes.poison import nan_filled
-from softcheck.probes.replays import Replays
-from softcheck.probes.steps import Step
+from softcheck.probes.space import strides
 from softcheck.variants.registry import load_anew
 
 _LEFT_TO_OTHERS = frozenset({FindingKind.STATE_CHANGED, FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.EMPTY_REFUSED})
@@ -79,8 +81,10 @@ class Player:
         # What outlives a history must not have seen another time.
         self._clock = StandInClock() if copies.are_fresh else None
         self._function = function if self._clock is None else self._clock.showing(function)
-        self._replays = Replays()
-        self._last: dict[tuple[int, int, str, str], Placed] = {}
+        self._kind: tuple[object, ...] | None = None
+        """Kind of the last call: a graph is replayed as long as no call of another kind comes between."""
+        self._graph: tuple[torch.Tensor, torch.cuda.CUDAGraph, torch.Tensor] | None = None
+        self._last: dict[tuple[object, ...], Placed] = {}
         self._operands: operands.Kept = {}
         self._kept: list[tuple[Step, torch.Tensor, Bits]] = []
         self.fatal = False
@@ -93,15 +97,14 @@ class Player:
         if step.act != "call":
             self._act(step)
             return ()
-        self._replays.note(step.rows, step.columns, step.dtype, step.layout)
+        self._note(step.rows, step.columns, step.dtype, step.layout, step.offset)
         self._let_pass(step)
         bits = step.bits()
         placed = self._placed(step, bits)
         if step.failing:
             with handing_out(failing(step.failing)):
                 self._call_in_vain(placed.view)
-        is_graph = step.mode == GRAPH
-        function = self._replays.replaying(self._function) if is_graph else in_mode(self._function, step.mode)
+        function = self._replayed if step.mode == GRAPH else in_mode(self._function, step.mode)
         try:
             with nan_filled(), operands.keeping(self._operands, rewrites=step.memory == "same"):
                 returned = call_on_device(function, placed, self._subject.setting.operation)
@@ -122,7 +125,11 @@ class Player:
             # On the device, rows pass that the numpy judge would surely pass, in a fraction of its time.
             with torch.no_grad():
                 masked = subject.setting.declaration.fully_masked
-                if bool(subject.setting.operation.passing(placed.view, returned.output, fmt, masked).all()):
+                if bool(
+                    passing(
+                        placed.view, returned.output, fmt, operation=subject.setting.operation, fully_masked=masked
+                    ).all()
+                ):
                     return ()
         of_library = returned.of_cpu_library
         return judge_call(subject.variant, bits, output, fmt, subject.device, of_cpu_library=of_library).violations
@@ -139,10 +146,10 @@ class Player:
 
     def _placed(self, step: Step, bits: Bits) -> Placed:
         fmt, device = FORMATS[step.dtype], self._subject.device
-        key = (step.rows, step.columns, step.dtype, step.layout)
+        key = (step.rows, step.columns, step.dtype, step.layout, step.offset)
         last = self._last.get(key)
         # Expanded rows share their memory, and torch writes to none such.
-        if step.memory == "same" and last is not None and step.layout != "expanded-rows":
+        if step.memory == "same" and last is not None and step.layout != strides.EXPANDED:
             # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.
             last.view.data.copy_(to_tensor(bits, fmt, device))
         else:
@@ -152,6 +159,27 @@ class Player:
             last = place(bits, fmt, step.placing(), device)
         self._last[key] = replace(last, view=with_gradient(last.view, step.mode))
         return self._last[key]
+
+    def _note(self, *kind: object) -> None:
+        """Forgets the graph after a call of another kind.
+
+        A variant may move what it keeps for a larger shape, and a graph knows the old place alone. That is not accused here.
+        """
+        if kind != self._kind:
+            self._kind, self._graph = kind, None
+
+    def _replayed(self, x: torch.Tensor) -> Any:
+        """Captures a call in a CUDA graph when it is first made, and replays it from then on, if it can be captured."""
+        if self._graph is None:
+            static = x.detach().clone()
+            try:
+                self._graph = (static, *captured(self._function, static))
+            except Exception:  # noqa: BLE001 - that a call can be captured is not promised
+                return self._function(x)
+        static, graph, output = self._graph
+        static.copy_(x.detach())
+        graph.replay()
+        return output.clone() if isinstance(output, torch.Tensor) else output
 
     def _let_pass(self, step: Step) -> None:
         if step.later <= _SLEPT:
@@ -168,7 +196,7 @@ class Player:
             if device.type == "cuda":
                 torch.cuda.empty_cache()
             return
-        self._replays.note(step.act)
+        self._note(step.act)
         x = place(step.bits(), FORMATS[step.dtype], step.placing(), device).view
         if step.act == "one-dimensional":
             x = x.flatten()
