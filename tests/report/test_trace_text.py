@@ -40,7 +40,7 @@ def test_json_holds_numbers_that_json_lacks(tmp_path):
 
 
 def test_an_unknown_format_is_told():
-    with pytest.raises(UsageError, match="a trace has no format .csv.; expected one of: html, json, table"):
+    with pytest.raises(UsageError, match="a trace has no format 'csv'; expected one of: html, json, table"):
         render(TRACE, "csv")
 
 
