@@ -6,9 +6,8 @@
 
 Correct are the built-in variants of the operation that declare no defect for the dtype, but for those that only probes show.
 Rows are drawn at widths from 1 to 2^17: those of the corpora's families (``softcheck.cases.random_rows``), and the adversarial rows and
-rare values that every regime is tried with. Every variant that takes them is run on the same rows, and judged where they lie with
-``judge_in_place``. With ``--device cpu`` launches are small; the numpy judge judges
-softmax there, and other operations are judged by torch as on a GPU. Families take turns by
+rare values that every regime is tried with. Every variant that takes them is run on the same rows, and judged where they lie by
+``judge_tensors``. With ``--device cpu`` launches are small. Families take turns by
 the time that they have used, until every variant has ``--elements`` in the dtype or ``--seconds`` have gone by since the start.
 With ``--jobs`` above 1, processes share the widths and dtypes, mostly so that they compile side by side; what each of them has is in
 the folder FILE.shards. ``--gpus all``, ``--scheduler ADDRESS`` or ``--workers N`` spread these processes over a cluster whose hosts
@@ -49,9 +48,8 @@ from softcheck.cases.importing import case_from_bits
 from softcheck.cases.random_rows import FILLERS, Draw, Filler, fill, torch_dtype
 from softcheck.cases.rare_values import patterns, rows_with
 from softcheck.cases.telling import telling_batch
-from softcheck.cli.clusters import ClusterChoice, opened
+from softcheck.cli.options import ClusterChoice, opened
 from softcheck.contract import FindingKind, Violation
-from softcheck.judge.by_contract import judge_in_place
 from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
@@ -183,14 +181,9 @@ def read(path: Path) -> State:
 
 def measured(x: torch.Tensor, y: torch.Tensor, fmt: Format, variant: LoadedVariant) -> Measurement:
     """The judge's word on an output where it lies, by the arithmetic that the variant declares."""
-    arithmetic, operation = (
-        contract_of(variant.declaration.arithmetic, of_cpu_library=x.device.type == "cpu"),
-        variant.operation,
-    )
-    if operation.accelerator is None:
-        masked = variant.declaration.fully_masked
-        return judge_tensors(x, y, fmt, operation=operation, fully_masked=masked, arithmetic=arithmetic)
-    return judge_in_place(variant, x, y, fmt, arithmetic)
+    arithmetic = contract_of(variant.declaration.arithmetic, of_cpu_library=x.device.type == "cpu")
+    masked, operation = variant.declaration.fully_masked, variant.operation
+    return judge_tensors(x, y, fmt, operation=operation, fully_masked=masked, arithmetic=arithmetic)
 
 
 def laid_out(x: torch.Tensor, kind: int, fmt: Format) -> Placed:

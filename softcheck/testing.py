@@ -12,7 +12,7 @@ import pytest
 from softcheck.cases.case import Case
 from softcheck.contract import Violation
 from softcheck.report.causes import causes_of
-from softcheck.report.findings import finding_of
+from softcheck.report.findings import Source
 from softcheck.report.model import Cause, Finding
 from softcheck.report.probes import probe_command
 from softcheck.report.reproduce import reproduce_command
@@ -208,15 +208,9 @@ class _Subject:
         ]
 
     def _finding(self, shown: _Shown) -> Finding:
-        found = finding_of(
-            shown.violation,
-            shown.case_id,
-            shown.again,
-            variant=self.variant,
-            dtype=self.dtype,
-            declaration=self.judged.declaration or Declaration(),
-            backend=self.session.ready.backend,
-        )
+        declaration = self.judged.declaration or Declaration()
+        source = Source(self.variant, self.dtype, declaration, self.session.ready.backend)
+        found = source.finding(shown.violation, shown.case_id, shown.again)
         # What a declared defect explains is no promise broken here.
         return msgspec.structs.replace(found, known=None)
 

@@ -1,45 +1,16 @@
 """``softcheck compare``: say what became worse between two saved results."""
 
 import sys
-from functools import wraps
-from typing import Any, cast
 
 import click
 
-from softcheck.cli.config import ConfiguredCommand, NumberRange
-from softcheck.cli.options import Command, format_option, output_option
-from softcheck.report import step_summary
+from softcheck.cli.config import ConfiguredCommand
+from softcheck.cli.options import NOTHING_RAN, format_option, limit_options, output_option
+from softcheck.report import ci
 from softcheck.report.compare import Tolerances, compare
 from softcheck.report.compare_text import FORMATS
 from softcheck.report.json_format import load_any
 from softcheck.report.output import check_writable, write
-
-NOTHING_COMPARED = 3
-
-
-def limit_options(function: Command) -> Command:
-    """--max-ulp-increase and --max-slowdown; the command gets them as ``limits``."""
-    defaults = Tolerances()
-
-    @wraps(function)
-    def limited(*, max_ulp_increase: float, max_slowdown: float, **others: Any) -> object:
-        return function(limits=Tolerances(max_ulp_increase=max_ulp_increase, max_slowdown=max_slowdown), **others)
-
-    ulp = click.option(
-        "--max-ulp-increase",
-        type=NumberRange(min=0),
-        default=defaults.max_ulp_increase,
-        show_default=True,
-        help="ULPs by which a maximum may grow.",
-    )
-    slowdown = click.option(
-        "--max-slowdown",
-        type=NumberRange(min=0),
-        default=defaults.max_slowdown,
-        show_default=True,
-        help="Share by which a variant may slow down, its whole interval considered.",
-    )
-    return cast("Command", ulp(slowdown(limited)))
 
 
 @click.command("compare", cls=ConfiguredCommand)
@@ -56,8 +27,8 @@ def command(*, old: str, new: str, limits: Tolerances, output_format: str, outpu
     check_writable(output)
     found = compare(load_any(old), load_any(new), limits)
     write(FORMATS[output_format](found), output)
-    step_summary.add(lambda: FORMATS["markdown"](found))
+    ci.add_step_summary(lambda: FORMATS["markdown"](found))
     if not found.changes:
         click.echo("softcheck: nothing was compared: the results have no variant and no shape in common", err=True)
-        sys.exit(NOTHING_COMPARED)
+        sys.exit(NOTHING_RAN)
     sys.exit(1 if found.regressions else 0)

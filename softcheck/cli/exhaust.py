@@ -14,12 +14,20 @@ import msgspec
 
 from softcheck.cases.exhaustive import Domain, domain
 from softcheck.cli import progress
-from softcheck.cli.clusters import ClusterChoice, cluster_options, opened
 from softcheck.cli.config import ConfiguredCommand, dtype_option
-from softcheck.cli.options import device_option, format_option, output_option, variant_options
+from softcheck.cli.options import (
+    ClusterChoice,
+    cluster_options,
+    device_option,
+    format_option,
+    jobs_option,
+    opened,
+    output_option,
+    variant_options,
+)
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import unmeasured
-from softcheck.report import step_summary
+from softcheck.report import ci
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.exhaustive import build, row_command
 from softcheck.report.formats import FORMATS, render
@@ -56,7 +64,7 @@ _MOST_WITHOUT_A_GPU = 2**32
 @click.option("--journal", type=click.Path(path_type=Path), help="Where parts are kept; below .softcheck if left out.")
 @device_option
 @cluster_options
-@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
+@jobs_option
 @format_option(FORMATS)
 @output_option
 def command(
@@ -117,7 +125,7 @@ def command(
     report = build(results, session.ready, command=command_line(), notes=notes)
     report = msgspec.structs.replace(report, calls=calls(session.facts))
     write(render(report, output_format, display_of(output)), output)
-    step_summary.add(lambda: render(report, "markdown"))
+    ci.add_step_summary(lambda: render(report, "markdown"))
     sys.exit(exit_code(report))
 
 

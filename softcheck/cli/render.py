@@ -2,9 +2,8 @@
 
 import click
 
-from softcheck.cli.compare import limit_options
 from softcheck.cli.config import ConfiguredCommand
-from softcheck.cli.options import output_option
+from softcheck.cli.options import limit_options, output_option
 from softcheck.errors import UsageError
 from softcheck.report.compare import Tolerances, compare
 from softcheck.report.formats import FORMATS, SPEED_FORMATS, WITH_BASELINE, render, render_speed, render_trace

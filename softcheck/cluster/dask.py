@@ -1,6 +1,7 @@
 """A Dask cluster as the devices of a pool: places, starts of processes, and requests as tasks. Imports no torch."""
 
 import contextlib
+import copy
 import importlib.util
 import itertools
 import sys
@@ -10,17 +11,17 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from distributed import Client, Future, KilledWorker
 
 from softcheck.cluster.host import Child, Lease, TaskAnswer, end, run_command, serve, sources
-from softcheck.cluster.remote import MOST_LOST, HostLostError, RemoteWorker
+from softcheck.cluster.remote import MOST_LOST, HostLostError, Limits, RemoteWorker
 from softcheck.errors import NothingRunError, SoftcheckError, UsageError
 from softcheck.run.every_pair import WORKERS
 from softcheck.run.pool import SessionClosedError
-from softcheck.run.process import DeviceChoice, Waits, Worker
-from softcheck.run.protocol import Request, encode_request
+from softcheck.run.process import DeviceChoice, Worker
+from softcheck.run.protocol import Request
 from softcheck.variants.declaration import Backend
 
 RESOURCES: dict[Backend, str] = {"cuda": "GPU", "interpreter": "CPU"}
@@ -60,6 +61,8 @@ class DaskCluster:
         self._is_closed = False
         self._revive = revive
         self.places = 0
+        self._only: int | None = None
+        """The one place that is used; None for all."""
         self._served = time.monotonic()
         workers = self._refresh()
         if not workers:
@@ -77,6 +80,8 @@ class DaskCluster:
 
     def jobs(self, backend: Backend) -> int:
         """Number of requests that a pool makes at once, beside the pairs that are judged on each GPU."""
+        if self._only is not None:
+            return 1
         beside = WORKERS if backend == "cuda" else 0
         return sum(max(1, threads - beside) for threads in self._threads.values())
 
@@ -105,6 +110,7 @@ class DaskCluster:
 
     def start(self, choice: DeviceChoice, *, place: int | None, check_heap: bool) -> RemoteWorker:
         """Starts a process at a place, by default at the one with the fewest for its threads."""
+        place = place if self._only is None else self._only
         child = Child(
             session=self._session,
             id=f"{self._session}-{next(self._numbers)}",
@@ -128,16 +134,19 @@ class DaskCluster:
             return RemoteWorker(self, child, started)
         raise SoftcheckError(f"{MOST_LOST} Dask workers in a row ended while a process was started; see their logs")
 
-    def run(
-        self, worker: RemoteWorker, request: Request, limits: dict[str | None, Waits], *, alone: bool
-    ) -> TaskAnswer:
-        """As ``Tasks.run``."""
-        kind = type(request).__name__.removeprefix("Run").lower()
-        return self._submit(kind, worker.child, worker.name, encode_request(request), limits, alone=alone)
+    def run(self, worker: RemoteWorker, request: Request, limits: Limits, *, alone: bool) -> TaskAnswer:
+        """Runs a request on a worker's process. ``alone`` keeps other requests off the device meanwhile.
 
-    def at(self, place: int) -> "PlaceOfCluster":
-        """One place of the cluster as the only device of a pool."""
-        return PlaceOfCluster(self, place)
+        Raises HostLostError if the Dask worker ends, and SoftcheckError if the process can't be started.
+        """
+        kind = type(request).__name__.removeprefix("Run").lower()
+        return self._submit(kind, worker.child, worker.name, request, limits, alone=alone)
+
+    def at(self, place: int) -> Self:
+        """One place of the cluster as the only device of a pool, on which one request is made at once."""
+        own = copy.copy(self)
+        own._only, own.places = place, 1  # noqa: SLF001 - its own kind
+        return own
 
     def command(self, words: Sequence[str]) -> int:
         """Runs a command beside others on some device, in this process's folder, and returns its exit status.
@@ -154,18 +163,18 @@ class DaskCluster:
         raise SoftcheckError(f"{MOST_LOST} Dask workers in a row ended under: {' '.join(words)}")
 
     def end(self, worker: RemoteWorker) -> None:
-        """As ``Tasks.end``."""
+        """Ends a process."""
         with self._lock:
             self._children.pop(worker.child.id, None)
         self._tell(end, worker)
 
     def number(self, place: str) -> int:
-        """The number of a place. A worker that takes an ended one's place under another name gets its number."""
+        """The number of a place, 0 if it is the only one. A worker that takes an ended one's place under another name gets its number."""
         with self._lock:
             if place not in self._names:
                 gone = [i for i, name in enumerate(self._names) if name not in self._addresses]
                 self._names.append(place) if not gone else self._names.__setitem__(gone[0], place)
-            return self._names.index(place)
+            return self._names.index(place) if self._only is None else 0
 
     def close(self) -> None:
         """Gives up the workers, whose processes for this session end."""
@@ -212,7 +221,7 @@ class DaskCluster:
         return name
 
     def _submit(
-        self, kind: str, child: Child, name: str, request: bytes | None, limits: dict[str | None, Waits], *, alone: bool
+        self, kind: str, child: Child, name: str, request: Request | None, limits: Limits, *, alone: bool
     ) -> TaskAnswer:
         resources = {} if self._resource is None else {self._resource: 1.0 if alone else _SHARE}
         alike = {other: address for other, address in self._addresses.items() if other not in self._dead}
@@ -274,30 +283,6 @@ class DaskCluster:
         if address is not None and not self._is_closed:
             with contextlib.suppress(Exception):
                 self._client.run(function, worker.child.id, workers=[address])
-
-
-class PlaceOfCluster:
-    """One place of a cluster as the only device of a pool."""
-
-    places = 1
-
-    def __init__(self, cluster: DaskCluster, place: int) -> None:
-        self._cluster = cluster
-        self._number = place
-
-    def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
-        """Starts a process there."""
-        return [self.start(choice, place=None, check_heap=check_heap)]
-
-    def start(self, choice: DeviceChoice, *, place: int | None, check_heap: bool) -> RemoteWorker:  # noqa: ARG002 - the only one
-        """Starts a process there."""
-        worker = self._cluster.start(choice, place=self._number, check_heap=check_heap)
-        worker.place = 0
-        return worker
-
-    def jobs(self, _backend: Backend) -> int:
-        """Number of requests that a pool makes at once."""
-        return 1
 
 
 def has_dashboard() -> bool:

@@ -24,7 +24,7 @@ from softcheck.probes.backward import lost, raised_in_backward, reaches, wrong_w
 from softcheck.probes.base import Subject
 from softcheck.probes.head_shapes import of_other_heads
 from softcheck.probes.helpers import ordinary_rows, prefixed, wrong_values
-from softcheck.probes.operand_moves import LAYOUTS
+from softcheck.probes.operand_moves import moved
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.variants.adapt import Adapted
@@ -189,9 +189,7 @@ def _laid_out(grad: torch.Tensor, kind: str) -> torch.Tensor:
     """Returns an output gradient, [rows, numbers], in the layout of its kind, or 1 expanded."""
     if kind == "expanded":
         return torch.ones((), dtype=grad.dtype, device=grad.device).expand(grad.shape)
-    found = LAYOUTS["padded"](grad) if kind == "apart" else grad
-    assert found is not None
-    return found
+    return moved(grad, "padded") if kind == "apart" else grad
 
 
 def with_leaves(function: Adapted, asking: Sequence[str]) -> tuple[Adapted, dict[str, torch.Tensor]]:

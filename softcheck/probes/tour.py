@@ -12,9 +12,8 @@ from softcheck.calling import launches
 from softcheck.cases.telling import telling_batch
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError
-from softcheck.probes.arrivals import MOST
 from softcheck.probes.base import Subject
-from softcheck.probes.judged import Calls, Judged
+from softcheck.probes.judged import MOST, Calls, Judged
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.regime_map import paths_of
 from softcheck.probes.regime_plans import PlannedShape, TrialLimits

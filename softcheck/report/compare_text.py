@@ -5,8 +5,8 @@ from typing import Literal
 import msgspec
 
 from softcheck.report import content, figures
+from softcheck.report.ci import annotation
 from softcheck.report.compare import Change, Comparison, Word, by_word
-from softcheck.report.github import annotation
 from softcheck.report.markdown import escape, table_row
 
 HEADING = ["variant", "dtype", "what", "old", "new", "slowdown [low, high]", ""]
@@ -32,9 +32,9 @@ def render_markdown(comparison: Comparison) -> str:
 
 def render_html(comparison: Comparison) -> str:
     """The comparison as a page."""
-    from softcheck.report.page.comparison_page import render
+    from softcheck.report.page.pages import comparison_page
 
-    return render(comparison)
+    return comparison_page(comparison)
 
 
 def render_json(comparison: Comparison) -> str:

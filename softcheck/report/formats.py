@@ -17,11 +17,11 @@ FORMATS: dict[str, str] = {
     "summary": "softcheck.report.table:render_summary",
     "json": "softcheck.report.json_format:render",
     "markdown": "softcheck.report.markdown:render",
-    "html": "softcheck.report.page.report_page:render",
-    "github": "softcheck.report.github:render",
-    "sarif": "softcheck.report.sarif:render",
-    "junit": "softcheck.report.junit:render",
-    "gitlab": "softcheck.report.gitlab:render",
+    "html": "softcheck.report.page.pages:report_page",
+    "github": "softcheck.report.ci:github",
+    "sarif": "softcheck.report.ci:sarif",
+    "junit": "softcheck.report.ci:junit",
+    "gitlab": "softcheck.report.ci:gitlab",
 }
 """The formats of a report, and the functions that draw it."""
 
@@ -29,7 +29,7 @@ SPEED_FORMATS: dict[str, str] = {
     "table": "softcheck.report.speed_text:render_table",
     "json": "softcheck.report.json_format:render",
     "markdown": "softcheck.report.speed_text:render_markdown",
-    "html": "softcheck.report.page.speed_page:render",
+    "html": "softcheck.report.page.pages:speed_page",
 }
 """The formats of what ``softcheck bench`` measured, and the functions that draw it."""
 
@@ -37,7 +37,7 @@ SPEED_FORMATS: dict[str, str] = {
 TRACE_FORMATS: dict[str, str] = {
     "table": "softcheck.report.trace_text:render",
     "json": "softcheck.report.json_format:render",
-    "html": "softcheck.report.page.trace_page:render",
+    "html": "softcheck.report.page.pages:trace_page",
 }
 """The formats of what ``softcheck trace`` recorded, and the functions that draw it."""
 

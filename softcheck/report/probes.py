@@ -9,12 +9,12 @@ from softcheck.contract import Violation
 from softcheck.operations.operation import Operation, value_in_words
 from softcheck.probes.outcome import NOTHING_TO_TRY, KernelArithmetic, RandomRows, SeenRegime
 from softcheck.probes.registry import MEETINGS, PROBES, SLICES, described
-from softcheck.report.findings import finding_of
+from softcheck.report.findings import Source
 from softcheck.report.model import Finding
-from softcheck.report.reproduce import bits_command, in_time
+from softcheck.report.reproduce import bits_command
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult, ProbeTask
-from softcheck.variants.declaration import Declaration, KnownDefect
+from softcheck.variants.declaration import KnownDefect
 
 _PREFIX = "probe/"
 
@@ -22,30 +22,17 @@ _NUMBER = re.compile(r"\b\d+\b")
 
 
 def findings(
-    probed: Sequence[ProbeResult],
-    run: Run,
-    declaration: Declaration,
-    is_limited: Callable[[Violation, str], bool] = lambda _violation, _case: False,
+    probed: Sequence[ProbeResult], source: Source, is_limited: Callable[[Violation, str], bool]
 ) -> Iterator[Finding]:
     """Returns findings of the probes of one variant in one dtype, but for refusals of sizes beyond its limit."""
     for result in probed:
         task = result.task
         for shown in result.conclusion.findings:
-            violation, case_id = shown.violation, result.case_id(shown.label)
-            if is_limited(violation, case_id):
-                continue
-            yield finding_of(
-                violation,
-                case_id,
-                in_time(
-                    probe_command(task, run.ready.backend, shown.label), violation.kind, run.options.seconds_per_call
-                ),
-                variant=task.variant,
-                dtype=task.dtype,
-                declaration=declaration,
-                backend=run.ready.backend,
-                save=None if shown.witness is None else bits_command(task.variant, task.dtype, shown.witness),
-            )
+            case_id = result.case_id(shown.label)
+            if not is_limited(shown.violation, case_id):
+                save = None if shown.witness is None else bits_command(task.variant, task.dtype, shown.witness)
+                again = probe_command(task, source.backend, shown.label)
+                yield source.finding(shown.violation, case_id, again, save=save)
 
 
 def probe_command(task: ProbeTask, backend: str, label: str = "") -> str:

@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from oracles.formats import FORMATS
 from softcheck.operations.operation import Operation
-from softcheck.report.speed_model import ShapeSpeed, SpeedFigures, SpeedMean
+from softcheck.report.model import TORCH, ShapeSpeed, SpeedFigures, SpeedMean
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.statistics import Interval, Word, geometric_mean, median_interval, ratio_interval, word
 from softcheck.variants.declaration import Declaration
-
-TORCH = "torch"
 
 
 def gb_per_s(samples: ShapeSamples, seconds: float, computed: Operation) -> float:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from softcheck.report import content, figures
 from softcheck.report.markdown import escape, table_row
-from softcheck.report.model import SpeedReport
-from softcheck.report.speed_model import ShapeSpeed, SpeedFigures, SpeedMean
+from softcheck.report.model import ShapeSpeed, SpeedFigures, SpeedMean, SpeedReport
 from softcheck.speed.statistics import Interval
 
 Row = list[str]

@@ -14,7 +14,6 @@ from softcheck.report import content, figures
 from softcheck.report.content import Column, FindingGroup
 from softcheck.report.model import Report, VariantResult, Verdict
 from softcheck.report.output import PLAIN, Display
-from softcheck.report.shared_groups import shared_groups
 
 UNBOUNDED_WIDTH = 2000
 """Width where nothing may wrap: wider than any row of the table."""
@@ -183,16 +182,10 @@ def _blocks(report: Report, *, details: bool) -> Iterator[tuple[str, list[str]]]
 
     Without ``details`` only the blocks that explain why a row did not pass are yielded.
     """
-    worst = [(result, content.worst_element(result)) for result in report.variants]
     blocks = {
         "findings": _finding_lines(report),
         "declared defects": _defect_lines(report),
-        "unsupported or in error": [
-            f"{content.subject(r)}: {r.verdict}: {content.one_line(r.reason)}" for r in report.variants if r.reason
-        ],
-        "cases that could not be run": [content.one_line(error) for error in report.errors],
-        "worst elements": [f"{content.subject(result)}: {text}" for result, text in worst if text],
-        **content.details(report),
+        **content.blocks(report),
     }
     yield from ((title, lines) for title, lines in blocks.items() if lines and (details or title in _NOT_PASSED))
 
@@ -201,11 +194,17 @@ _NOT_PASSED = ("findings", "unsupported or in error", "cases that could not be r
 
 
 def _finding_lines(report: Report) -> list[str]:
+    """The groups by variant and the dtypes that show them; each stands once, as the first of these dtypes shows it."""
+    shared: dict[str, dict[tuple[str, ...], list[FindingGroup]]] = {}
+    for groups in content.shared_groups(report):
+        dtypes = tuple(dict.fromkeys(group.result.dtype for group in groups))
+        shared.setdefault(groups[0].result.name, {}).setdefault(dtypes, []).append(groups[0])
     lines = []
-    for subject, groups in shared_groups(report):
-        lines.append(subject)
-        for group in groups:
-            lines += [f"  {text}" for text in group_lines(group)]
+    for name, of_dtypes in shared.items():
+        for dtypes, firsts in of_dtypes.items():
+            shown = f"; shown in {dtypes[0]}" if dtypes[1:] else ""
+            lines.append(f"{content.one_line(name)} {content.one_line(', '.join(dtypes))}{shown}")
+            lines += [f"  {text}" for group in firsts for text in group_lines(group)]
     return lines
 
 
@@ -219,7 +218,6 @@ def group_lines(group: FindingGroup) -> list[str]:
         f"  $ {content.command(group.first.reproduce)}",
     ]
     lines += [f"  {line}" for line in content.save_lines(group.first)]
-    lines += [f"    {line}" for line in content.script_lines(group.first)]
     return [*lines, f"  {group.others}"] if group.others else lines
 
 

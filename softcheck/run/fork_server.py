@@ -47,10 +47,8 @@ def import_all(device: str) -> bool:
         os.environ["TRITON_INTERPRET"] = "1"
     import triton  # noqa: F401 - a worker finds it imported
 
-    import softcheck.run.worker
+    import softcheck.run.worker  # noqa: F401
 
-    if for_gpu:
-        import softcheck.judge.device.trust  # noqa: F401
     return for_gpu
 
 

@@ -55,6 +55,8 @@ class _Shared:
     coming: int = 0
     """Workers that are being started ahead."""
     closed: bool = False
+    has_jobs: Callable[[], bool] = lambda: False
+    """True if jobs wait for a worker."""
     free: "queue.SimpleQueue[int]" = field(default_factory=queue.SimpleQueue)
     """Places whose device no caller has for itself."""
 
@@ -195,6 +197,10 @@ class Pool:
             self._share.leave()
         _close_all(workers)
 
+    def begin_jobs(self, has_jobs: Callable[[], bool]) -> None:
+        """Has ``spare`` leave the workers to jobs that have not begun."""
+        self._shared.has_jobs = has_jobs
+
     def may_begin(self, running: int) -> bool:
         """True if another job may begin beside ``running`` jobs.
 
@@ -219,6 +225,13 @@ class Pool:
                 self._shared.changed.wait()
             self.refuse_if_closed()
         return self._added(self._new_worker())
+
+    def spare(self) -> Worker | None:
+        """Returns an idle worker for one request where no job waits for one, and None otherwise."""
+        with self._shared.changed:
+            if self.closed or self._shared.has_jobs() or not self._idle or self._place is not None:
+                return None
+            return self._idle.pop()
 
     def take_checked(self) -> Worker:
         """Returns a new worker whose heap glibc checks. It is for one purpose: end it with ``retire``."""
@@ -387,6 +400,7 @@ def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], No
     """
     total = sum(len(lane.jobs) for lane in lanes)
     todo = _Todo(lanes, pool.may_begin)
+    pool.begin_jobs(todo.has_jobs)
     events: queue.Queue[_Event[Item]] = queue.Queue()
     count = min(pool.jobs, sum(min(lane.most, len(lane.jobs)) for lane in lanes))
     threads = [threading.Thread(target=_work, args=(pool, todo, events), daemon=True) for _ in range(count)]
@@ -431,6 +445,11 @@ class _Todo(Generic[Item]):
                     self._running[able[0]] += 1
                     return able[0], self._lanes[able[0]][0].popleft()
             time.sleep(_TURN_SECONDS)
+
+    def has_jobs(self) -> bool:
+        """True if a job has not begun."""
+        with self._lock:
+            return any(jobs for jobs, _ in self._lanes)
 
     def end(self, number: int) -> None:
         """Records that a job of this lane is done."""

@@ -13,7 +13,7 @@ from softcheck.errors import SoftcheckError
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.run.again import Sighting, again, unshown
 from softcheck.run.blame import again_alone, kind_of, lay_idle
-from softcheck.run.calls import on_case
+from softcheck.run.calls import Answer, on_case
 from softcheck.run.pool import Job, Pool
 from softcheck.run.process import Waits, Worker, WorkerDiedError, waits
 from softcheck.run.protocol import (
@@ -29,6 +29,7 @@ from softcheck.run.protocol import (
     Started,
     Time,
     Timed,
+    TrialDone,
     Trying,
 )
 from softcheck.speed.samples import Sampled, ShapeSamples
@@ -170,7 +171,7 @@ class Session(Pool):
             except WorkerDiedError as died:
                 if worker.running is not None:
                     call = on_case(request, worker.running)
-                    keep(_alone_on_case(call, again_alone(self, worker, call, died, Measured)))
+                    keep(_alone_on_case(call, again_alone(self, worker, call, died)))
                 elif worker.calls:
                     lay_idle(self, worker.calls, died)
                 elif len(results) == before:
@@ -178,7 +179,7 @@ class Session(Pool):
                     raise SoftcheckError(f"case {case.id}: {died}") from None
                 fresh = worker.running is None and len(results) == before
             for seen, result in doubtful:
-                answer = again(self, seen, Measured)
+                answer = again(self, seen, result.measurement.violations)
                 keep(result if answer is None else _alone_on_case(seen.call, answer))
         return sorted(results, key=lambda result: variants.index(result.variant))
 
@@ -210,7 +211,7 @@ class Session(Pool):
                 if unshown(self, worker.calls[-1], found):
                     is_anothers = len(worker.served) > 1 and any(v.kind in CAUSED_FROM_AFAR for v in found)
                     worker.is_doubted |= is_anothers
-                    doubtful.append((Sighting.of(worker, len(worker.calls) - 1, found), result))
+                    doubtful.append((Sighting.of(worker), result))
                 else:
                     keep(result)
 
@@ -237,12 +238,12 @@ class Session(Pool):
                         found = self._repeated(worker, call, reply.measurement)
             except WorkerDiedError as died:
                 if found is None and (has_begun or not worker.calls):
-                    answer = again_alone(self, worker, call, died, Measured)
-                    if isinstance(answer, Measured):
-                        found = answer.measurement
-                    else:
+                    answer = again_alone(self, worker, call, died)
+                    if isinstance(answer, WorkerDiedError):
                         lost = death(answer, f"expected an output for {call.name}")
                         found = unmeasured((count, domain.columns), (lost,))
+                    elif isinstance(answer, Measured):
+                        found = answer.measurement
                 elif found is None:
                     lay_idle(self, worker.calls, died)
         self.patience.count(variant, domain.dtype, found.violations)
@@ -252,7 +253,7 @@ class Session(Pool):
         """A part's measurement, or that of the same part alone where a finding does not show again."""
         if not unshown(self, call, found.violations):
             return found
-        answer = again(self, Sighting.of(worker, len(worker.calls) - 1, found.violations), Measured)
+        answer = again(self, Sighting.of(worker), found.violations)
         return answer.measurement if isinstance(answer, Measured) else found
 
     def job(self, case: Case, variants: Sequence[str]) -> Job[CaseMeasurement]:
@@ -312,9 +313,10 @@ def rows_to_run(case: Case, backend: str) -> int | None:
     return None if rows <= limit else limit
 
 
-def _alone_on_case(call: Call, answer: Measured | WorkerDiedError) -> CaseMeasurement:
+def _alone_on_case(call: Call, answer: Answer | WorkerDiedError) -> CaseMeasurement:
     """Returns the result of a call on a case that was made alone: the answer, or the end of that process too."""
     assert isinstance(call.request, RunCase)
+    assert not isinstance(answer, TrialDone)
     case, first_rows = call.request.case, call.request.first_rows
     if isinstance(answer, Measured):
         return CaseMeasurement(call.variant, case, answer.measurement, answer.seconds)

@@ -21,11 +21,10 @@ from softcheck.operations.operation import Operation
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.speed import statistics
 from softcheck.speed.clock import RESOLUTION, Captured, CudaClock, estimate
-from softcheck.speed.contender import Contender
+from softcheck.speed.contender import Contender, Yardsticks
 from softcheck.speed.inputs import Rotation, as_rows
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.vetting import Function, Vetting
-from softcheck.speed.yardsticks import Yardsticks
 from softcheck.variants.adapt import Adapted, operands_of
 
 COPY = "\0copy"

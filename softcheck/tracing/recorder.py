@@ -20,11 +20,20 @@ from triton.runtime import interpreter
 
 import softcheck
 from softcheck.toolchain._interpreter_folds import asked_for_truth
-from softcheck.tracing import carrying
-from softcheck.tracing.folding import folded
 from softcheck.tracing.memory import Memory
 from softcheck.tracing.model import Phase
-from softcheck.tracing.operations import SHADOW, Followed, follow, is_float, numbers, shadow_of
+from softcheck.tracing.operations import (
+    SHADOW,
+    Followed,
+    folded,
+    follow,
+    is_float,
+    numbers,
+    shadow_of,
+    with_argument,
+    with_constant,
+    with_moved_lanes,
+)
 from softcheck.tracing.shadow import Array, Shadow, restarted
 
 _NOT_THE_KERNEL = (
@@ -223,9 +232,9 @@ def recording(memory: Memory, *, rescales: bool = True) -> Iterator[TraceRecorde
         (interpreter.ScanOps, "apply_impl"): recorder.scan,
         (builder, "create_masked_load"): recorder.load,
         (builder, "create_masked_store"): recorder.store,
-        (interpreter, "_implicit_cvt"): carrying.argument,
-        **{(builder, name): carrying.constant for name in _CONSTANTS},
-        **{(builder, f"create_{name}"): carrying.move for name in _MOVES if hasattr(builder, f"create_{name}")},
+        (interpreter, "_implicit_cvt"): with_argument,
+        **{(builder, name): with_constant for name in _CONSTANTS},
+        **{(builder, f"create_{name}"): with_moved_lanes for name in _MOVES if hasattr(builder, f"create_{name}")},
     }
     for name in dir(builder):
         said = name.removeprefix("create_")

@@ -5,8 +5,7 @@ import torch
 
 from softcheck.cases.corpus import load
 from softcheck.contract import FindingKind as Kind
-from softcheck.explain import of_kind
-from softcheck.explain.by_operation import MEANINGS, MENDS
+from softcheck.explain import of_kind, words
 from softcheck.operations.registry import OPERATIONS
 from softcheck.report.causes import causes_of
 from softcheck.report.model import Finding
@@ -33,9 +32,10 @@ def test_a_mend_speaks_of_no_other_operation(operation):
     assert mend(Kind.RAISED, operation) == of_kind(Kind.RAISED).mend
 
 
-def test_tables_name_operations_that_there_are():
-    for table in (MENDS, MEANINGS):
-        assert {name for by_operation in table.values() for name in by_operation} <= OPERATIONS.keys()
+def test_words_name_kinds_and_operations_that_there_are():
+    assert words().kinds.keys() == set(Kind)
+    for page in words().kinds.values():
+        assert {*page.meanings, *page.mends} <= OPERATIONS.keys()
 
 
 def formula(operation):

@@ -22,6 +22,7 @@ from softcheck.calling.call import (
 )
 from softcheck.calling.state import preserved
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
+from softcheck.judge.tensors import passing
 from softcheck.operations.operation import Operation
 from softcheck.operations.ulp import Flags
 from softcheck.probes import judged_gradients, operand_gradients
@@ -29,10 +30,10 @@ from softcheck.probes.backward import Forward, gradient_arithmetic, lost, raised
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import differ_grossly
 from softcheck.probes.helpers import ordinary_rows, wrong_values
-from softcheck.probes.modes import asks_for_gradient, with_gradient
+from softcheck.probes.histories.modes import asks_for_gradient, with_gradient
+from softcheck.probes.histories.player import INFERENCE_TENSOR
 from softcheck.probes.options import VALUES, with_zeros
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.playing import INFERENCE_TENSOR
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.space.axes import DIMS, GRADIENT, LAYOUT, OFFSET, WaySpace
 from softcheck.probes.space.calls import Prepared, WayCalls
@@ -114,10 +115,14 @@ class Attempts:
         setting, rows = subject.setting, prepared.laid.rows
         x = to_tensor(rows, setting.fmt, subject.device)
         with torch.no_grad():
-            passing = setting.operation.passing(
-                x, output.detach().contiguous(), setting.fmt, setting.declaration.fully_masked
+            passed = passing(
+                x,
+                output.detach().contiguous(),
+                setting.fmt,
+                operation=setting.operation,
+                fully_masked=setting.declaration.fully_masked,
             )
-        others, bits = ~passing.cpu().numpy(), to_bits(output, setting.fmt)
+        others, bits = ~passed.cpu().numpy(), to_bits(output, setting.fmt)
         # The judge need not read all rows for a few that no screen passes, such as those with a NaN.
         is_few = 2 * np.count_nonzero(others) < len(rows) == len(bits)
         if is_few and not (others.any() and wrong_values(subject, rows[others], bits[others], returned)):

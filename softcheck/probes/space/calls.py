@@ -17,9 +17,9 @@ from softcheck.operations.operation import Parameter, value_in_words
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
 from softcheck.probes.head_shapes import of_other_heads
+from softcheck.probes.histories.player import failing
 from softcheck.probes.operand_moves import laid_out
 from softcheck.probes.options import BESIDE, VALUES, with_options
-from softcheck.probes.playing import failing
 from softcheck.probes.space import contents, strides
 from softcheck.probes.space.axes import (
     BEFORE,
