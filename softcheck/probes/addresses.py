@@ -8,7 +8,7 @@ lie in virtual memory, of which only the used pages exist.
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -47,48 +47,31 @@ _BEYOND = 2**23
 _CANARY = 0xC5
 
 
-@dataclass(frozen=True, slots=True)
-class _Far:
-    shape: tuple[int, int]
-    strides: tuple[int, int]
-    near: Layout
-    """Layout with the same order of elements and small strides."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Dense:
-    transposed: bool
-    """The rows lie next to each other, and the last column lies beyond 2^31."""
-
-
 class Addresses(Probe):
     """Checks that a variant computes offsets in 64 bits."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
         """Far rows and columns if strided layouts are declared; unless ``quick``, dense tensors, which need a GPU."""
-        found: list[Trial] = []
         most = setting.declaration.max_elements
         if most is not None and most <= _LIMIT:
             return []
-        if "strided" in setting.declaration.layouts:
-            columns = 129 if setting.takes(129) else 1
-            found.append(Trial("row-stride-2^30", _Far((3, columns), (_FAR, 1), Layout(row_stride=columns + 7))))
-            if setting.takes(3):
-                found.append(
-                    Trial("column-stride-2^30", _Far((2, 3), (8, _FAR), Layout(row_stride=8, column_stride=32)))
-                )
-        if setting.takes(_DENSE_COLUMNS) and not setting.quick:
-            found.append(Trial("dense-2^31", _Dense(transposed=False)))
-            if "strided" in setting.declaration.layouts:
-                found.append(Trial("dense-transposed-2^31", _Dense(transposed=True)))
-        return found
+        is_strided = "strided" in setting.declaration.layouts
+        is_dense = setting.takes(_DENSE_COLUMNS) and not setting.quick
+        columns = 129 if setting.takes(129) else 1
+        of_rows = partial(_far, shape=(3, columns), strides=(_FAR, 1), near=Layout(row_stride=columns + 7))
+        of_columns = partial(_far, shape=(2, 3), strides=(8, _FAR), near=Layout(row_stride=8, column_stride=32))
+        wanted = [
+            Trial("row-stride-2^30", of_rows) if is_strided else None,
+            Trial("column-stride-2^30", of_columns) if is_strided and setting.takes(3) else None,
+            Trial("dense-2^31", partial(_dense, is_transposed=False)) if is_dense else None,
+            Trial("dense-transposed-2^31", partial(_dense, is_transposed=True)) if is_dense and is_strided else None,
+        ]
+        return [trial for trial in wanted if trial is not None]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Makes one trial; one call if all is well."""
         try:
-            if isinstance(trial.parameters, _Dense):
-                return _dense(subject, trial.parameters)
-            return _far(subject, trial.parameters)
+            outcome: Outcome = trial.parameters(subject)
         except (RuntimeError, MemoryError, OSError) as error:
             if not isinstance(error, OSError) and not is_out_of_memory(error):
                 raise
@@ -97,12 +80,24 @@ class Addresses(Probe):
             if subject.device.type == "cuda":
                 # These gigabytes would otherwise stay in the caching allocator, out of reach of other processes.
                 torch.cuda.empty_cache()
+        return outcome
 
 
-def _far(subject: Subject, far: _Far) -> Outcome:
+def _caused(subject: Subject, bits: Bits, output: Bits, returned: Returned, near: Layout) -> list[Violation]:
+    """Returns the first violation that the same rows near by, in a layout of the same order, don't have."""
+    wrong = wrong_values(subject, bits, output, returned)
+    alone = call_on(subject, bits, near) if wrong else None
+    if alone is None or alone.output is None:
+        return []
+    also_alone = {v.kind for v in wrong_values(subject, bits, alone.output, alone)}
+    return [v for v in wrong if v.kind not in also_alone][:1]
+
+
+def _far(subject: Subject, shape: tuple[int, int], strides: tuple[int, int], near: Layout) -> Outcome:
+    """Judges rows or columns that lie far apart; ``near`` has the same order of elements and small strides."""
     fmt = subject.setting.fmt
-    bits = ordinary_rows(*far.shape, fmt, subject.setting.seed)
-    places = np.add.outer(far.strides[0] * np.arange(far.shape[0]), far.strides[1] * np.arange(far.shape[1]))
+    bits = ordinary_rows(*shape, fmt, subject.setting.seed)
+    places = np.add.outer(strides[0] * np.arange(shape[0]), strides[1] * np.arange(shape[1]))
     # A margin for kernels that take the rows for packed and so read on from the first row.
     extent = int(places.max()) + 1 + bits.size
     storage = _storage(extent + _LIMIT, extent, fmt, subject.device)
@@ -112,26 +107,20 @@ def _far(subject: Subject, far: _Far) -> Outcome:
     nan = encode(np.array([np.nan]), fmt)[0]
     storage[base : base + bits.size] = to_tensor(np.full(bits.size, nan, dtype=fmt.storage), fmt, subject.device)
     wrapped = _decoys(storage, places, base, subject)
-    view = storage.as_strided(far.shape, far.strides, base)
+    view = storage.as_strided(shape, strides, base)
     view.copy_(to_tensor(bits, fmt, subject.device))
     returned = _call(subject, view)
     if returned.output is None:
         return _unless_out_of_memory(returned)
     output = to_bits(returned.output, fmt)
-    wrong = wrong_values(subject, bits, output, returned)
-    # A value that is wrong near by too is not caused by the distance.
-    near = call_on(subject, bits, far.near) if wrong else None
-    if near is None or near.output is None:
-        return Outcome()
-    also_near = {v.kind for v in wrong_values(subject, bits, near.output, near)}
-    caused = [v for v in wrong if v.kind not in also_near][:1]
-    if wrapped is not None and not wrong_values(subject, wrapped, output, returned):
+    caused = _caused(subject, bits, output, returned, near)
+    if caused and wrapped is not None and not wrong_values(subject, wrapped, output, returned):
         kind, why = FindingKind.OUT_OF_BOUNDS_READ, "32-bit offsets wrap: elements were read 2^32 before their place"
     else:
         kind, why = FindingKind.WRONG_LAYOUT, "elements beyond 2^31 were not read from their place"
-    found = [msgspec.structs.replace(v, kind=kind, share=None) for v in caused]
     names = named_operands(subject.variant.function, subject.setting.operation)
-    circumstances = f"right with strides {far.near.strides(far.shape[1])} of {names}, wrong with {far.strides}; {why}"
+    circumstances = f"right with strides {near.strides(shape[1])} of {names}, wrong with {strides}; {why}"
+    found = [msgspec.structs.replace(v, kind=kind, share=None) for v in caused]
     return Outcome(violations=prefixed(found, circumstances))
 
 
@@ -196,8 +185,8 @@ def _unless_out_of_memory(returned: Returned) -> Outcome:
     return stopped(returned)
 
 
-def _dense(subject: Subject, dense: _Dense) -> Outcome:
-    """Judges a dense tensor of two blocks of rows.
+def _dense(subject: Subject, *, is_transposed: bool) -> Outcome:
+    """Judges a dense tensor of two blocks of rows; transposed, its last column lies beyond 2^31.
 
     One block is repeated, the other one ends the tensor beyond element 2^31, and a decoy lies where a wrapped offset
     points.
@@ -216,7 +205,7 @@ def _dense(subject: Subject, dense: _Dense) -> Outcome:
     storage = torch.empty(_WRAP + _BEYOND, dtype=TORCH_DTYPES[fmt.name], device=device)
     storage[:_BEYOND].view(-1, *decoy.shape).copy_(to_tensor(decoy, fmt, device))
     view = storage[_LIMIT:].view(-1, _DENSE_COLUMNS)
-    if dense.transposed:
+    if is_transposed:
         view = storage[_LIMIT:].view(_DENSE_COLUMNS, -1).t()
     view.view(-1, _BLOCK_ROWS, _DENSE_COLUMNS)[:-1].copy_(to_tensor(before, fmt, device))
     view[-_BLOCK_ROWS:] = to_tensor(beyond, fmt, device)
@@ -228,31 +217,16 @@ def _dense(subject: Subject, dense: _Dense) -> Outcome:
     overrun = front.overrun()
     if overrun:
         return Outcome(violations=overrun)
-    rows = view.shape[0]
-    for inputs, first in ((before, 0), (before, rows // _BLOCK_ROWS // 2 * _BLOCK_ROWS), (beyond, rows - _BLOCK_ROWS)):
-        wrong = _wrong_sample(subject, inputs, returned, range(first, first + _BLOCK_ROWS), dense)
-        if wrong:
-            return Outcome(violations=wrong)
-    return Outcome()
-
-
-def _wrong_sample(
-    subject: Subject, inputs: Bits, returned: Returned, rows: range, dense: _Dense
-) -> tuple[Violation, ...]:
-    """Violations of a block's first and last rows, if the same rows by themselves are right."""
-    assert returned.output is not None
-    chosen = np.r_[0:8, len(inputs) - 8 : len(inputs)]
-    output = returned.output[rows.start : rows.stop][torch.from_numpy(chosen)]
-    wrong = wrong_values(subject, inputs[chosen], to_bits(output, subject.setting.fmt), returned)
+    rows, chosen = view.shape[0], np.r_[0:8, _BLOCK_ROWS - 8 : _BLOCK_ROWS]
     # In the same order of elements: what is wrong of few transposed rows too is not caused by their number.
-    near = Layout(row_stride=1, column_stride=len(chosen)) if dense.transposed else PACKED
-    alone = call_on(subject, inputs[chosen], near) if wrong else None
-    if alone is None or alone.output is None:
-        return ()
-    also_alone = {v.kind for v in wrong_values(subject, inputs[chosen], alone.output, alone)}
-    caused = [v for v in wrong if v.kind not in also_alone][:1]
-    among = f"{_LIMIT + _BEYOND:,} dense elements{', transposed' if dense.transposed else ''}"
-    return prefixed(caused, f"right by themselves, wrong from row {rows.start} on of {among}")
+    near = Layout(row_stride=1, column_stride=len(chosen)) if is_transposed else PACKED
+    among = f"{_LIMIT + _BEYOND:,} dense elements{', transposed' if is_transposed else ''}"
+    for inputs, first in ((before, 0), (before, rows // _BLOCK_ROWS // 2 * _BLOCK_ROWS), (beyond, rows - _BLOCK_ROWS)):
+        output = to_bits(returned.output[first : first + _BLOCK_ROWS][torch.from_numpy(chosen)], fmt)
+        caused = _caused(subject, inputs[chosen], output, returned, near)
+        if caused:
+            return Outcome(violations=prefixed(caused, f"right by themselves, wrong from row {first} on of {among}"))
+    return Outcome()
 
 
 class _Front:
