@@ -116,26 +116,25 @@ def _coupled(source: Source, space: Space) -> list[Shape]:
 
 def _regimes(found: Mapping[Shape, CallPath]) -> list[Regime]:
     """Groups shapes whose paths differ in no number but by chance: a number is of the rule that explains most calls."""
-    kinds = {shape: _without_numbers(path) for shape, path in found.items()}
+    kinds = {shape: (_without_numbers(path), tuple[Rule, ...]()) for shape, path in found.items()}
     rules = {shape: _rules(shape, path) for shape, path in found.items()}
-    # Of the rules that give a number the first is the simplest.
-    explained = Counter[object]()
-    unruled: dict[object, set[Rule]] = defaultdict(set)
-    for shape, of_numbers in rules.items():
-        for number, each in enumerate(of_numbers):
-            explained[kinds[shape], number, each[0]] += 1
-            if len(each) == 1:
-                unruled[kinds[shape], number].add(each[0])
-    # A grid that follows no size, and varies, has no number.
-    varying = {place for place, each in unruled.items() if len(each) > 1 and isinstance(next(iter(each)), GridSize)}
+    for number in range(max(map(len, rules.values()), default=0)):
+        of_number = {shape: each[number] for shape, each in rules.items() if number < len(each)}
+        # Of the rules that give a number the first is the simplest.
+        explained = Counter((kinds[shape], each[0]) for shape, each in of_number.items())
+        unruled: dict[object, set[Rule]] = defaultdict(set)
+        for shape, each in of_number.items():
+            unruled[kinds[shape]] |= {each[0]} if len(each) == 1 and isinstance(each[0], GridSize) else set()
+        chosen = {}
+        for shape, each in of_number.items():
+            counts = [explained[kinds[shape], rule] for rule in each]
+            # A grid that follows no size, and varies, has no number.
+            is_varying = len(each) == 1 and len(unruled[kinds[shape]]) > 1
+            chosen[shape] = _OF_ITS_OWN if is_varying else each[counts.index(max(counts))]
+        kinds |= {shape: (kinds[shape][0], (*kinds[shape][1], rule)) for shape, rule in chosen.items()}
     joined: dict[tuple[object, tuple[Rule, ...]], list[Shape]] = defaultdict(list)
-    for shape, of_numbers in rules.items():
-        chosen = list[Rule]()
-        for number, each in enumerate(of_numbers):
-            counts = [explained[kinds[shape], number, rule] for rule in each]
-            is_varying = len(each) == 1 and (kinds[shape], number) in varying
-            chosen.append(_OF_ITS_OWN if is_varying else each[counts.index(max(counts))])
-        joined[kinds[shape], tuple(chosen)].append(shape)
+    for shape, kind in kinds.items():
+        joined[kind].append(shape)
     regimes = []
     for (_, told), unsorted in joined.items():
         shapes = sorted(unsorted, key=lambda shape: (shape.elements, shape))
