@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -49,30 +49,33 @@ Kept = dict[tuple[Any, ...], "torch.Tensor"]
 
 
 @contextmanager
-def placing(place: Place) -> Iterator[None]:
+def _while(name: str, value: object) -> Iterator[None]:
+    before = getattr(_lent, name)
+    setattr(_lent, name, value)
+    try:
+        yield
+    finally:
+        setattr(_lent, name, before)
+
+
+def placing(place: Place) -> AbstractContextManager[None]:
     """Gives calls within their operands where ``place`` says, and what stands in the matrix's place as "x"."""
-    before, _lent.place = _lent.place, place
-    try:
-        yield
-    finally:
-        _lent.place = before
+    return _while("place", place)
 
 
-@contextmanager
-def keeping(kept: Kept, *, rewrites: bool) -> Iterator[None]:
+def keeping(kept: Kept, *, rewrites: bool) -> AbstractContextManager[None]:
     """Keeps the operands of calls within; if it ``rewrites``, calls get those that are kept, with new values, where they have that shape."""
-    with placing(partial(_in_kept, kept, rewrites)):
-        yield
+    return placing(partial(_in_kept, kept, rewrites))
 
 
-@contextmanager
-def held_by_nobody() -> Iterator[None]:
+def held_by_nobody() -> AbstractContextManager[None]:
     """Gives calls within views of their operands that nobody else holds, as ``f(y, grads[0])`` does."""
-    before, _lent.holds = _lent.holds, False
-    try:
-        yield
-    finally:
-        _lent.holds = before
+    return _while("holds", False)
+
+
+def timed() -> AbstractContextManager[None]:
+    """Keeps no copies, which take time, of the operands of calls within."""
+    return _while("is_timed", True)
 
 
 def are_held() -> bool:
@@ -101,16 +104,6 @@ def _in_kept(kept: Kept, rewrites: bool, name: str, value: "torch.Tensor") -> "t
     # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.
     found.data.copy_(value)
     return found
-
-
-@contextmanager
-def timed() -> Iterator[None]:
-    """Keeps no copies, which take time, of the operands of calls within."""
-    _lent.is_timed = True
-    try:
-        yield
-    finally:
-        _lent.is_timed = False
 
 
 def is_timed() -> bool:

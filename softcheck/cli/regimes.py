@@ -7,8 +7,7 @@ import click
 
 from softcheck.cli import progress
 from softcheck.cli.config import ConfiguredCommand, dtype_option
-from softcheck.cli.options import NOTHING_RAN, device_option, output_option, variant_options
-from softcheck.cli.seeding import seed_option
+from softcheck.cli.options import NOTHING_RAN, device_option, output_option, seed_option, variant_options
 from softcheck.probes.outcome import Conclusion, coverage_of
 from softcheck.report.output import check_writable, write
 from softcheck.run.probing import ProbeTask, run_probe

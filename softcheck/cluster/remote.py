@@ -11,13 +11,11 @@ from softcheck.run.process import Waits, Worker, WorkerDiedError, first_running,
 from softcheck.run.protocol import (
     Done,
     Load,
-    ProbePlanned,
     Reply,
     Request,
     RunCase,
     RunProbe,
     Time,
-    TrialDone,
     TrialStarted,
 )
 
@@ -83,8 +81,6 @@ class RemoteWorker(Worker):
         calls = trial != () and not (isinstance(request, Load) and not request.is_called)
         is_suspect = calls and len(names) == 1 and not self._cluster.suspects.isdisjoint(names)
         while True:
-            if trial:
-                yield TrialStarted(trial[0])
             try:
                 alone = isinstance(request, Time) or lost >= _SHARED or is_suspect
                 answer = self._cluster.run(self, request, limits, alone=alone)
@@ -96,12 +92,12 @@ class RemoteWorker(Worker):
                     self.calls.clear()
                 if isinstance(request, RunCase) and len(names) > 1:
                     yield from self._one_by_one(request, limits, lost)
-                elif isinstance(request, RunProbe) and trial is None and (lost >= _SHARED or is_suspect):
-                    yield from self._trial_by_trial(request, limits, lost)
                 elif is_over:
                     declares = isinstance(request, Load) and request.is_called
                     if declares and not (yield from self._part(replace(request, is_called=False), limits)):
                         return
+                    if trial:
+                        yield TrialStarted(trial[0])
                     self._give_up(names, f"{error}{f', as did {lost} in a row under this call' if lost > 1 else ''}")
                 else:
                     continue
@@ -131,19 +127,6 @@ class RemoteWorker(Worker):
             part = replace(request, variants=(name,))
             if not (yield from self._part(part, limits, lost, is_last=name == request.variants[-1])):
                 return
-
-    def _trial_by_trial(self, request: RunProbe, limits: Limits, lost: int) -> Iterator[Reply]:
-        """Plans, makes each trial in a request of its own, so that the one which ends Dask workers is known, and concludes."""
-        outcomes = list(request.done)
-        planned = yield from self._part(replace(request, only=()), limits)
-        labels = [label for reply in planned if isinstance(reply, ProbePlanned) for label in reply.labels]
-        for index in range(len(outcomes), len(labels)):
-            made = yield from self._part(replace(request, done=(), only=(index,)), limits, lost)
-            if not made:
-                return
-            outcomes += [reply.outcome for reply in made if isinstance(reply, TrialDone)]
-        if planned:
-            yield from self._replies(replace(request, done=tuple(outcomes)), limits)
 
     def _part(
         self, request: Request, limits: Limits, lost: int = 0, *, is_last: bool = False

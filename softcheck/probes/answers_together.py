@@ -12,7 +12,7 @@ from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import call_on, ordinary_rows
+from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.operand_gradients import OPERANDS, with_leaves
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
@@ -30,12 +30,10 @@ def of_answers_together(subject: Subject) -> Outcome:
     if not isinstance(function, Adapted) or not setting.takes(_COLUMNS):
         return Outcome()
     bits = ordinary_rows(_ROWS, _COLUMNS, setting.fmt, setting.seed)
-    # The first call finds how the function is called.
-    call_on(subject, bits)
     leaves: dict[str, torch.Tensor] = {}
     operation = subject.variant.operation
     if operation.operand_gradients is not None and operation.arguments is not None:
-        function, leaves = with_leaves(function, operation, OPERANDS)
+        function, leaves = with_leaves(function, OPERANDS)
     placed = place(bits, setting.fmt, PACKED, subject.device)
     if not leaves and operation.operand_gradients is None:
         placed.view.requires_grad_()

@@ -35,7 +35,6 @@ from softcheck.probes.base import Subject
 from softcheck.probes.helpers import call_on, ordinary_rows, prefixed, wrong_values
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.adapt import Adapted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,20 +140,15 @@ def gradient_arithmetic(subject: Subject, returned: Returned) -> Arithmetic:
 
 def _watched(subject: Subject) -> tuple[Callable[..., Any], list[torch.Tensor]]:
     """Returns the function, and the list of the gradients that will have reached what its calls take in the matrix's place."""
-    function, operation = subject.variant.function, subject.variant.operation
     found: list[torch.Tensor] = []
-    if not isinstance(function, Adapted) or operation.arguments is None:
-        return function, found
-    make = operation.arguments.make
 
-    def made(x: torch.Tensor, names: frozenset[str]) -> Mapping[str, Any]:
-        operands = make(x, names)
+    def watched(_x: torch.Tensor, operands: dict[str, Any]) -> Mapping[str, Any]:
         own = operands.get("x")
         if isinstance(own, torch.Tensor) and own.requires_grad:
             own.register_hook(found.append)  # type: ignore[no-untyped-call]
         return operands
 
-    return function.with_operation(operation.making(made)), found
+    return subject.variant.changing(watched).function, found
 
 
 def _saved_packed() -> AbstractContextManager[object]:

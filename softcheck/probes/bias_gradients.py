@@ -14,7 +14,7 @@ from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import call_on, ordinary_rows
+from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.variants.adapt import Adapted
@@ -30,12 +30,9 @@ def of_bias(subject: Subject) -> Outcome:
     if not isinstance(function, Adapted) or operation.arguments is None or not setting.takes(_COLUMNS):
         return Outcome()
     bits = ordinary_rows(_ROWS, _COLUMNS, setting.fmt, setting.seed)
-    # The first call finds how the function is called.
-    call_on(subject, bits)
-    make, leaves = operation.arguments.make, dict[str, torch.Tensor]()
+    leaves: dict[str, torch.Tensor] = {}
 
-    def made(x: torch.Tensor, names: frozenset[str]) -> dict[str, Any]:
-        operands = dict(make(x, names))
+    def differentiable(x: torch.Tensor, operands: dict[str, Any]) -> dict[str, Any]:
         bias = operands.get("bias")
         # A bias of zeros is one of the matrix's own size, whose gradient is that of each element.
         if isinstance(bias, torch.Tensor) and bias.is_floating_point() and bias.numel() == x.numel():
@@ -45,7 +42,7 @@ def of_bias(subject: Subject) -> Outcome:
     placed = place(bits, setting.fmt, PACKED, subject.device)
     placed.view.requires_grad_()
     with nan_filled():
-        found = call_on_device(function.with_operation(operation.making(made)), placed, setting.operation)
+        found = call_on_device(function.changing(differentiable), placed, setting.operation)
     if found.output is None or found.fatal or "bias" not in leaves or not found.output.requires_grad:
         return Outcome(fatal=found.fatal)
     grad = torch.randn(found.output.shape, generator=torch.Generator().manual_seed(setting.seed)).to(found.output)

@@ -26,6 +26,7 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.judge.by_contract import by_contract, judge_call, judge_in_place
 from softcheck.judge.measurement import Measurement
+from softcheck.judge.tensors import passing
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import Attempt, diagnose
 from softcheck.probes.helpers import only, prefixed
@@ -233,7 +234,8 @@ class Calls:
     def _passing(self, x: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
         """Returns the rows that the screen passes, bool [rows]."""
         setting = self._subject.setting
-        return setting.operation.passing(x, output, setting.fmt, setting.declaration.fully_masked)
+        masked = setting.declaration.fully_masked
+        return passing(x, output, setting.fmt, operation=setting.operation, fully_masked=masked)
 
     def _judge(self, made: _Made, output: Bits, rows: Any = slice(None)) -> Measurement:
         """Judges all rows of a call, or those that an index chooses."""
@@ -283,26 +285,14 @@ class Calls:
         if of_few is not None:
             measured = of_few
         elif setting.on_gpu and bits.size > _MANY_ELEMENTS:
-            # Imports Triton.
-            from softcheck.judge.device.trust import DistrustedError
-
-            try:
-                measured = by_contract(
-                    self._subject.variant,
-                    setting.fmt,
-                    (bits.shape[0], bits.shape[1]),
-                    self._subject.device,
-                    lambda arithmetic: judge_in_place(
-                        self._subject.variant,
-                        made.launched.placed.view.contiguous(),
-                        output.contiguous(),
-                        setting.fmt,
-                        arithmetic,
-                    ),
-                )
-            except DistrustedError:
-                # The numpy judge is slower and as right. The distrust itself is reported beside the exhaustive pairs.
-                measured = judge_bits(output_bits)
+            variant, x = self._subject.variant, made.launched.placed.view.contiguous()
+            measured = by_contract(
+                variant,
+                setting.fmt,
+                (bits.shape[0], bits.shape[1]),
+                self._subject.device,
+                lambda arithmetic: judge_in_place(variant, x, output.contiguous(), setting.fmt, arithmetic),
+            )
         else:
             measured = judge_bits(output_bits)
         return diagnose(attempt, measured).violations

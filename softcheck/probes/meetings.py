@@ -395,7 +395,7 @@ def _carries_gradient(subject: Subject, bits: object) -> bool:
     if operation.operand_gradients is not None:
         if not isinstance(function, Adapted) or operation.arguments is None:
             return False
-        function, _ = with_leaves(function, operation, OPERANDS)
+        function, _ = with_leaves(function, OPERANDS)
     else:
         placed.view.requires_grad_()
     returned = call_on_device(function, placed, setting.operation)

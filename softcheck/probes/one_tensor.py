@@ -16,7 +16,7 @@ from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.operation import without_layout
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import call_on, ordinary_rows
+from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.variants.adapt import Adapted
@@ -35,8 +35,6 @@ def of_one_tensor(subject: Subject) -> Outcome:
     setting = subject.setting
     if not isinstance(subject.variant.function, Adapted) or not setting.takes(_COLUMNS):
         return Outcome()
-    # The first call finds how the function is called.
-    call_on(subject, ordinary_rows(_ROWS, _COLUMNS, setting.fmt, setting.seed))
     for shared in _SHARED:
         try:
             with preserved(), nan_filled(), activity.calling():
@@ -64,13 +62,9 @@ def _gradients(subject: Subject, shared: Sequence[str], *, are_one: bool) -> lis
 
     The list is empty if the operands have different shapes, or if the answer carries no gradient.
     """
-    setting, function, operation = subject.setting, subject.variant.function, subject.variant.operation
-    assert isinstance(function, Adapted)
-    assert operation.arguments is not None
-    make, leaves = operation.arguments.make, list[torch.Tensor]()
+    setting, leaves = subject.setting, list[torch.Tensor]()
 
-    def made(x: torch.Tensor, names: frozenset[str]) -> dict[str, Any]:
-        operands = dict(make(x, names))
+    def one(_x: torch.Tensor, operands: dict[str, Any]) -> dict[str, Any]:
         found = {name: part for name, part in operands.items() if without_layout(name) in shared}
         if len({part.shape for part in found.values()}) > 1:
             return operands
@@ -80,7 +74,7 @@ def _gradients(subject: Subject, shared: Sequence[str], *, are_one: bool) -> lis
 
     bits = ordinary_rows(_ROWS, _COLUMNS, setting.fmt, setting.seed)
     placed = place(bits, setting.fmt, PACKED, subject.device)
-    output = call_on_device(function.with_operation(operation.making(made)), placed, setting.operation).output
+    output = call_on_device(subject.variant.changing(one).function, placed, setting.operation).output
     if output is None or not leaves or not output.requires_grad:
         return []
     grad = torch.randn(output.shape, generator=torch.Generator().manual_seed(setting.seed)).to(output)

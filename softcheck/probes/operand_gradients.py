@@ -23,7 +23,7 @@ from softcheck.operations.operation import Operation, without_layout
 from softcheck.probes.backward import lost, raised_in_backward, reaches, wrong_with_gradient
 from softcheck.probes.base import Subject
 from softcheck.probes.head_shapes import of_other_heads
-from softcheck.probes.helpers import call_on, ordinary_rows, prefixed, wrong_values
+from softcheck.probes.helpers import ordinary_rows, prefixed, wrong_values
 from softcheck.probes.operand_moves import moved
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
@@ -94,7 +94,7 @@ def of_operands(subject: Subject, asked: OperandRequest) -> Outcome:
     if asked.kind == _SHARED:
         # Two batches of equal heads, of which a bias drawn from their keys is one.
         rows = [np.concatenate([bits, bits]) for bits in rows]
-        subject = _with_shared_bias(subject, rows[0])
+        subject = _with_shared_bias(subject)
     found = asked_of(subject, rows, ["bias"] if asked.kind == _SHARED else OPERANDS, asked.kind)
     if asked.kind in {*_OF_QUERIES, _SHARED} and not any(v.share is not None for v in found.violations):
         # Nobody promises other queries than the declared ones, or a shared bias, so that a refusal is no finding.
@@ -105,19 +105,13 @@ def of_operands(subject: Subject, asked: OperandRequest) -> Outcome:
     return found if is_over else _by_each(subject, rows)
 
 
-def _with_shared_bias(subject: Subject, bits: Bits) -> Subject:
+def _with_shared_bias(subject: Subject) -> Subject:
     """Returns the subject whose calls get the bias of the first batch for all."""
-    operation = subject.variant.operation
-    if operation.arguments is None:
-        return subject
-    # The first call finds how the function is called.
-    call_on(subject, bits)
-    make = operation.arguments.make
 
-    def made(x: torch.Tensor, names: frozenset[str]) -> dict[str, Any]:
-        return {name: part[:1] if name == "bias" else part for name, part in make(x, names).items()}
+    def shared(_x: torch.Tensor, given: dict[str, Any]) -> dict[str, Any]:
+        return {name: part[:1] if name == "bias" else part for name, part in given.items()}
 
-    return replace(subject, variant=subject.variant.of(operation.making(made)))
+    return replace(subject, variant=subject.variant.changing(shared))
 
 
 def _by_each(subject: Subject, rows: Sequence[Bits]) -> Outcome:
@@ -198,30 +192,24 @@ def _laid_out(grad: torch.Tensor, kind: str) -> torch.Tensor:
     return moved(grad, "padded") if kind == "apart" else grad
 
 
-def with_leaves(
-    function: Adapted, operation: Operation, asking: Sequence[str]
-) -> tuple[Adapted, dict[str, torch.Tensor]]:
+def with_leaves(function: Adapted, asking: Sequence[str]) -> tuple[Adapted, dict[str, torch.Tensor]]:
     """Returns the function on operands that require a gradient, those of the names asked for, and these operands once it is called."""
-    assert operation.arguments is not None
-    make, leaves = operation.arguments.make, dict[str, torch.Tensor]()
+    leaves: dict[str, torch.Tensor] = {}
 
-    def made(x: torch.Tensor, names: frozenset[str]) -> dict[str, Any]:
-        operands = dict(make(x, names))
+    def differentiable(_x: torch.Tensor, operands: dict[str, Any]) -> dict[str, Any]:
         leaves.update(
             {n: part.detach().requires_grad_() for n, part in operands.items() if without_layout(n) in asking}
         )
         return operands | leaves
 
-    return function.with_operation(operation.making(made)), leaves
+    return function.changing(differentiable), leaves
 
 
 def _forward(subject: Subject, bits: Bits, asking: Sequence[str]) -> _Carried | Outcome:
     setting, function, operation = subject.setting, subject.variant.function, subject.variant.operation
     if not isinstance(function, Adapted) or operation.arguments is None:
         return Outcome(skipped="gradients: the variant is called on the matrix itself")
-    # The first call finds how the function is called, which needs ordinary operands.
-    call_on(subject, bits)
-    differentiable, leaves = with_leaves(function, operation, asking)
+    differentiable, leaves = with_leaves(function, asking)
     with nan_filled():
         placed = place(bits, setting.fmt, PACKED, subject.device)
         returned = call_on_device(differentiable, placed, setting.operation)

@@ -93,6 +93,9 @@ HEAVY: tuple[str, ...] = ("volume",)
 LONG: tuple[str, ...] = ("volume", "meetings", "regimes", "histories", "sizes", "grid_limits")
 """Probes that take longest. They begin first, so that none runs alone at the end."""
 
+SPREAD: tuple[str, ...] = ("meetings", "regimes", "histories", "sizes", "shapes")
+"""Probes whose trials take long and know nothing of each other: workers that have nothing else to do make some of them."""
+
 TELLING: tuple[str, ...] = ("sizes", "grid_limits", "regimes")
 """Probes whose findings say for which sizes they hold. If several probes show the same, a reader sees these first.
 Widths come before row counts, since a row count may fail for the contents of its last row."""

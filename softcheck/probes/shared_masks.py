@@ -118,20 +118,16 @@ def _rows(setting: Setting, of_one_mask: int) -> Bits:
 
 def _called(subject: Subject, name: str, words: str) -> Judged | None:
     """Judges a call with a mask that is shared in a way; None if it can't be."""
-    function, operation = subject.variant.function, subject.variant.operation
-    assert isinstance(function, Adapted)
-    assert operation.arguments is not None
-    make, is_shared = operation.arguments.make, True
+    is_shared = True
 
-    def made(x: torch.Tensor, names: frozenset[str]) -> Mapping[str, Any]:
+    def one(_x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
         nonlocal is_shared
-        given = make(x, names)
         found = _shared(_SHARED[words], given[name], expands=words in _FULL)
         is_shared &= found is not None
         return given if found is None else {**packed_all(given), name: found}
 
     bits = _rows(subject.setting, _HEADS if words in _OF_BATCHES else _ROWS)
-    after = judged(subject, bits, function.with_operation(operation.making(made)))
+    after = judged(subject, bits, subject.variant.changing(one).function)
     return after if is_shared else None
 
 

@@ -49,7 +49,9 @@ def planned(options: RunOptions, events: Events) -> list[PlannedVariant | str]:
 
 
 def _calls(session: Session, options: RunOptions, variant: str, dtype: str, probe: str) -> tuple[str, ...]:
-    request = RunProbe(variant, probe, dtype, options.effort, options.seed, only=(), axis=options.axis)
+    request = RunProbe(
+        variant, probe, dtype, options.effort, options.seed, only=(), tells_calls=True, axis=options.axis
+    )
     replies = list(
         session.ask(session.take(), request, lambda: session.waits(variant), f"the plan of probe {probe} on {variant}")
     )

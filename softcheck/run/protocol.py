@@ -79,6 +79,8 @@ class RunProbe(Informed, frozen=True, tag=True):
     done: tuple[Outcome, ...] = ()
     only: tuple[int, ...] | None = None
     """The trials to make, without a conclusion; None for all."""
+    tells_calls: bool = False
+    """True if the plan is to say what the trials would do."""
     widest: int | None = None
     """Most columns that are tried; None for no such limit."""
     time_share: float = 1.0
@@ -212,7 +214,7 @@ class ProbePlanned(msgspec.Struct, frozen=True, tag=True):
 
     labels: tuple[str, ...]
     calls: tuple[str, ...] = ()
-    """Words for what the trials would do, where none of them is wanted."""
+    """Words for what the trials would do, if it is asked for."""
 
 
 class TrialStarted(msgspec.Struct, frozen=True, tag=True):

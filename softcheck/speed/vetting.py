@@ -10,7 +10,7 @@ from oracles.reference import FullyMasked, Reference
 from softcheck.calling.call import describe, returned_wrongly, to_bits, to_tensor
 from softcheck.contract import BOUNDED_KINDS, FindingKind
 from softcheck.judge.judge import STANDARD, judge, reference
-from softcheck.judge.tensor_rows import TensorJudge
+from softcheck.judge.tensor_rows import KINDS, TensorJudge
 from softcheck.operations.operation import Operation, as_they_are
 from softcheck.probes.poison import nan_filled
 from softcheck.speed.inputs import Rotation, as_rows
@@ -88,10 +88,9 @@ class Vetting:
         x, fmt = to_tensor(self._rotation.bits, self._rotation.fmt, output.device), self._rotation.fmt
         largest = 0.0
         for head in range(len(x)):
-            rows = judge.of_any_kind(x[head : head + 1], output[head : head + 1])
-            errors = rows.errors if rows.comparable is None else rows.errors.masked_fill(~rows.comparable, 0.0)
-            largest = max(largest, float(errors.nan_to_num(nan=torch.inf).amax()))
-            special = sum(int(rows.broken[kind].sum()) for kind in _SPECIAL if kind in rows.broken)
+            rows = judge.judged(x[head : head + 1], output[head : head + 1])
+            largest = max(largest, float(rows.errors.nan_to_num(nan=torch.inf).amax()))
+            special = sum(int(rows.broken[KINDS.index(kind)].sum()) for kind in _SPECIAL)
             if special or largest > _MOST_OFF * 2.0**fmt.precision:
                 return (
                     f"the output on the timed shape is wrong: {special} numbers of head {head} are NaN or infinite where that is not due, or "

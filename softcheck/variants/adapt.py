@@ -15,7 +15,7 @@ from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation as operation_of
 from softcheck.variants.declaration import ATTRIBUTE, declaration_of
 from softcheck.variants.defaults import left_out, of_parameters, with_one_given
-from softcheck.variants.forms import OPERANDS, PLAIN, Form
+from softcheck.variants.forms import OPERANDS, PLAIN, Change, Form
 from softcheck.variants.meanings import Untried, untried
 from softcheck.variants.recognise import TEMPERATURES, Guess, callable_of, is_triton_kernel, kernel_guess, parameters_of
 from softcheck.variants.recognised import Recognised
@@ -187,6 +187,12 @@ class Adapted:
     def with_operation(self, operation: Operation) -> "Adapted":
         """Returns a copy whose calls get what another operation gives them; the call itself stays as it is."""
         return copy.copy(self).computing(operation)
+
+    def changing(self, change: Change) -> "Adapted":
+        """Returns a copy whose calls get other operands."""
+        found = copy.copy(self)
+        found._form = self._form.changing(change)  # noqa: SLF001 - of the same class
+        return found
 
     def on(self, function: Callable[..., Any]) -> "Adapted":
         """Returns the same call of another function, such as a copy of the module."""

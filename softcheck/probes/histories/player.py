@@ -21,6 +21,7 @@ from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError, UsageError
 from softcheck.judge.by_contract import judge_call
+from softcheck.judge.tensors import passing
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import differing
@@ -124,7 +125,11 @@ class Player:
             # On the device, rows pass that the numpy judge would surely pass, in a fraction of its time.
             with torch.no_grad():
                 masked = subject.setting.declaration.fully_masked
-                if bool(subject.setting.operation.passing(placed.view, returned.output, fmt, masked).all()):
+                if bool(
+                    passing(
+                        placed.view, returned.output, fmt, operation=subject.setting.operation, fully_masked=masked
+                    ).all()
+                ):
                     return ()
         of_library = returned.of_cpu_library
         return judge_call(subject.variant, bits, output, fmt, subject.device, of_cpu_library=of_library).violations

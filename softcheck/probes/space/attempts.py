@@ -22,6 +22,7 @@ from softcheck.calling.call import (
 )
 from softcheck.calling.state import preserved
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
+from softcheck.judge.tensors import passing
 from softcheck.operations.operation import Operation
 from softcheck.operations.ulp import Flags
 from softcheck.probes import judged_gradients, operand_gradients
@@ -114,10 +115,14 @@ class Attempts:
         setting, rows = subject.setting, prepared.laid.rows
         x = to_tensor(rows, setting.fmt, subject.device)
         with torch.no_grad():
-            passing = setting.operation.passing(
-                x, output.detach().contiguous(), setting.fmt, setting.declaration.fully_masked
+            passed = passing(
+                x,
+                output.detach().contiguous(),
+                setting.fmt,
+                operation=setting.operation,
+                fully_masked=setting.declaration.fully_masked,
             )
-        others, bits = ~passing.cpu().numpy(), to_bits(output, setting.fmt)
+        others, bits = ~passed.cpu().numpy(), to_bits(output, setting.fmt)
         # The judge need not read all rows for a few that no screen passes, such as those with a NaN.
         is_few = 2 * np.count_nonzero(others) < len(rows) == len(bits)
         if is_few and not (others.any() and wrong_values(subject, rows[others], bits[others], returned)):

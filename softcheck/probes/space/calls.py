@@ -186,14 +186,7 @@ class WayCalls:
 
 def _with_operands(subject: Subject, moves: Mapping[str, str]) -> Subject:
     """Returns the subject whose calls get operands in these layouts, and all others packed."""
-    operation = subject.variant.operation
-    assert operation.arguments is not None
-    make = operation.arguments.make
-
-    def made(x: torch.Tensor, names: frozenset[str]) -> Mapping[str, Any]:
-        return laid_out(make(x, names), moves)
-
-    return replace(subject, variant=subject.variant.of(operation.making(made)))
+    return replace(subject, variant=subject.variant.changing(lambda _x, given: laid_out(given, moves)))
 
 
 def _into(

@@ -10,9 +10,8 @@ from softcheck.operations.registry import operation
 from softcheck.report import compare_text, content, figures
 from softcheck.report.compare import Comparison, by_word
 from softcheck.report.content import one_line
-from softcheck.report.model import Bin, ErrorPeak, Report, VariantResult
+from softcheck.report.model import TORCH, Bin, ErrorPeak, Report, VariantResult
 from softcheck.report.page.svg import Axis, Chart, logarithmic, number, power
-from softcheck.report.speed_model import TORCH
 
 Along = Literal["distance", "column"]
 ALONG: tuple[Along, Along] = ("distance", "column")

@@ -11,9 +11,8 @@ from markupsafe import Markup
 from softcheck.report import figures
 from softcheck.report.compare import SAME_ULP, Result, shapes_of
 from softcheck.report.content import one_line
-from softcheck.report.model import Report, SpeedReport
+from softcheck.report.model import Report, ShapeSpeed, SpeedFigures, SpeedReport
 from softcheck.report.page.svg import Axis, Chart, Mark, linear, logarithmic
-from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
 from softcheck.speed.statistics import MARGIN
 
 COPY = "device copy"
