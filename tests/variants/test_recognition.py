@@ -262,7 +262,7 @@ def test_a_worker_makes_no_trial_of_a_call_that_it_is_told(kernels, monkeypatch)
     monkeypatch.setattr("softcheck.variants.recognition.tried", None)
     for request in (
         Load(spec, ("float16",), facts={spec: loaded.fact}),
-        RunCase(CASE, (spec,), facts={spec: loaded.fact}),
+        RunCase(CASE, spec, facts={spec: loaded.fact}),
     ):
         server = Server(torch.device("cpu"))
         list(server.answer(request))
