@@ -12,7 +12,7 @@ import pytest
 from softcheck.cases.case import Case
 from softcheck.contract import Violation
 from softcheck.report.causes import causes_of
-from softcheck.report.findings import Source
+from softcheck.report.findings import FindingSource
 from softcheck.report.model import Cause, Finding
 from softcheck.report.probes import probe_command
 from softcheck.report.reproduce import reproduce_command
@@ -209,7 +209,7 @@ class _Subject:
 
     def _finding(self, shown: _Shown) -> Finding:
         declaration = self.judged.declaration or Declaration()
-        source = Source(self.variant, self.dtype, declaration, self.session.ready.backend)
+        source = FindingSource(self.variant, self.dtype, declaration, self.session.ready.backend)
         found = source.finding(shown.violation, shown.case_id, shown.again)
         # What a declared defect explains is no promise broken here.
         return msgspec.structs.replace(found, known=None)
