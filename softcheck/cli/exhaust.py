@@ -29,10 +29,9 @@ from softcheck.report.exhaustive import build, row_command
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.notes import calls
 from softcheck.report.output import check_writable, display_of, write
-from softcheck.run.any_order import show_any_order
 from softcheck.run.exhaust import Exhausted, ExhaustHeader, Parts, exhaust, rows_of_a_part
 from softcheck.run.fingerprint import fingerprints
-from softcheck.run.first_look import Look, look
+from softcheck.run.first_look import Look, look, show_any_order
 from softcheck.run.journal import read_header
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session

@@ -21,8 +21,7 @@ from softcheck.judge.judge import reference
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.judge.merge import merge, shifted
 from softcheck.run import timing
-from softcheck.run.measuring import Measuring
-from softcheck.run.order_sample import compare_orders
+from softcheck.run.measuring import Measuring, compare_orders, try_width
 from softcheck.run.protocol import (
     FIRST_SHAPE,
     CompareOrders,
@@ -43,7 +42,6 @@ from softcheck.run.protocol import (
     Trying,
     TryWidth,
 )
-from softcheck.run.trial_widths import try_width
 from softcheck.run.trials import make_trials
 from softcheck.variants import executed
 from softcheck.variants.adapt import Adapted

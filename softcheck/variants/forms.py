@@ -14,7 +14,7 @@ from softcheck.calling import answers, operands
 from softcheck.errors import NotCalledError, SoftcheckError, TooManyRowsError, UsageError, near_matches
 from softcheck.operations.operation import Operation, Parameter
 from softcheck.operations.registry import operation as operation_of
-from softcheck.variants.twin import Twin, copied, overwriting
+from softcheck.variants.twin import Twin, copied, overwriting, with_dims
 
 if TYPE_CHECKING:
     import torch
@@ -297,7 +297,7 @@ class Form:
         kept = 2 if self.operation.matrix and not self.operation.answers_rows else 1
         makers: dict[str, Callable[[], Any]] = {
             **dict.fromkeys(("x", "x1"), lambda: x),
-            **{f"x{dims}": partial(_with_dims, x, dims, kept) for dims in (3, 4, 5)},
+            **{f"x{dims}": partial(with_dims, x, dims, kept) for dims in (3, 4, 5)},
             "copy": lambda: copied(x.detach()),
             "rows": lambda: math.prod(x.shape[:-1]),
             "columns": lambda: x.shape[-1],
@@ -337,7 +337,7 @@ class Form:
         dims = next((int(name[1:]) for name in ("x3", "x4", "x5") if name in self.names), x.dim())
         for name, value in beside.items():
             is_like_it = isinstance(value, torch.Tensor) and value.dim() == x.dim() and name != "head"
-            made[name] = _with_dims(value, dims) if is_like_it else value
+            made[name] = with_dims(value, dims) if is_like_it else value
         return made
 
     def _answer(self, value: Any, given: Mapping[str, Any], shape: Any) -> Any:
@@ -401,27 +401,3 @@ def names_in(text: str) -> frozenset[str]:
 def operands_in(text: str) -> frozenset[str]:
     """The names of operands in the text of a call."""
     return OPERANDS & names_in(text)
-
-
-def call_in_words(text: str) -> str:
-    """A call with the meaning of those of its names that say more than the matrix itself."""
-    meant = [
-        f"{name} is {meaning}"
-        for name, meaning in NAMES.items()
-        if name not in ("x", "rows", "columns") and re.search(rf"\b{name}\b", text)
-    ]
-    return "; ".join([text, *meant])
-
-
-def _with_dims(x: "torch.Tensor", dims: int, kept: int = 1) -> "torch.Tensor":
-    """A view of the same elements with so many dimensions: the largest but those ``kept`` is split, or leading ones are merged."""
-    while x.dim() > dims:
-        x = x.flatten(0, 1)
-    while x.dim() < dims:
-        leading, row = x.shape[:-kept] or (1,), x.shape[-kept:]
-        x = x.view(*leading, *row)
-        rows = max(leading)
-        outer = next((n for n in (2, 3, 5, 7) if rows % n == 0 and rows > n), 1)
-        place = leading.index(rows) if outer > 1 else 0
-        x = x.view(*leading[:place], outer, leading[place] // outer, *x.shape[place + 1 :])
-    return x

@@ -104,3 +104,17 @@ def overwriting(call: "Callable[[torch.Tensor], Any]", x: "torch.Tensor") -> Any
 
     found: torch.Tensor = WithGradient.apply(x)  # type: ignore[no-untyped-call]
     return found
+
+
+def with_dims(x: "torch.Tensor", dims: int, kept: int = 1) -> "torch.Tensor":
+    """Returns a view of the same elements with so many dimensions: the largest but those ``kept`` is split, or leading ones are merged."""
+    while x.dim() > dims:
+        x = x.flatten(0, 1)
+    while x.dim() < dims:
+        leading, row = x.shape[:-kept] or (1,), x.shape[-kept:]
+        x = x.view(*leading, *row)
+        rows = max(leading)
+        outer = next((n for n in (2, 3, 5, 7) if rows % n == 0 and rows > n), 1)
+        place = leading.index(rows) if outer > 1 else 0
+        x = x.view(*leading[:place], outer, leading[place] // outer, *x.shape[place + 1 :])
+    return x
