@@ -5,15 +5,14 @@ as behind a mask that is one column too wide, gives right answers until its inpu
 the process ends, or a GPU reports an illegal access.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import torch
 
 from softcheck.calling.call import TORCH_DTYPES, Placed, call_on_device, place, to_tensor
-from softcheck.calling.operands import placing
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind
 from softcheck.probes.base import Probe, Setting, Subject, Trial
@@ -68,8 +67,9 @@ class PageEnds(Probe):
             placed = _placed(subject, trial.parameters)
         except UnmappedError as error:
             return Outcome(skipped=f"inputs beside unmapped memory: {error}")
-        with nan_filled(), placing(partial(_at_an_edge, trial.parameters)):
-            called = call_on_device(subject.variant.function, placed, subject.setting.operation)
+        variant = subject.variant.changing(partial(_at_an_edge, trial.parameters))
+        with nan_filled():
+            called = call_on_device(variant.function, placed, subject.setting.operation)
         return Outcome(violations=only(called.violations, FindingKind.CRASH), fatal=called.fatal)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
@@ -103,12 +103,26 @@ def _placed(subject: Subject, asked: _EdgeInput) -> Placed:
     return Placed(view, storage, fmt)
 
 
-def _at_an_edge(asked: _EdgeInput, name: str, operand: torch.Tensor) -> torch.Tensor:
-    """Returns an operand at the edge, or what stands in the matrix's place if that was asked for; others where they are."""
-    if asked.edge == "inside" or (name == "x") is asked.is_of_operands or not operand.is_contiguous():
+def _at_an_edge(asked: _EdgeInput, _x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Puts the operands at the edge, or what stands in the matrix's place if that was asked for; others stay where they are."""
+    if asked.edge == "inside":
+        return given
+    return {
+        name: _held(asked, each)
+        if isinstance(each, torch.Tensor) and (name == "x") is not asked.is_of_operands
+        else each
+        for name, each in given.items()
+    }
+
+
+def _held(asked: _EdgeInput, operand: torch.Tensor) -> torch.Tensor:
+    """An operand at the edge; one that is not dense where it is."""
+    whole = operand.new_empty(0).set_(operand.untyped_storage())
+    if operand.requires_grad or whole.numel() != operand.numel():
         return operand
-    held = bytes_at_an_edge(operand.nbytes, operand.device, at_end=asked.edge == "end")
-    return held.view(operand.dtype).view(operand.shape).copy_(operand)
+    held = bytes_at_an_edge(whole.nbytes, whole.device, at_end=asked.edge == "end")
+    moved = held.view(whole.dtype).view(whole.shape).copy_(whole)
+    return moved.as_strided(operand.shape, operand.stride(), operand.storage_offset())
 
 
 def _as_read(trial: Trial, outcome: Outcome) -> Outcome:
