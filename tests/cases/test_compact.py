@@ -5,7 +5,7 @@ import pytest
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, encode
 from softcheck.cases.case import Case
-from softcheck.cases.compact import compacted
+from softcheck.cases.corpus_edit import compacted
 from softcheck.cases.corpus import encode_case, load
 from softcheck.cases.corpus_edit import LONGEST_LINE, add
 from softcheck.cases.importing import case_from_bits
