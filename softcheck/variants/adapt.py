@@ -194,6 +194,13 @@ class Adapted:
         found._form = self._form.changing(change)  # noqa: SLF001 - of the same class
         return found
 
+    def timed(self) -> "Adapted":
+        """Returns a copy whose calls do nothing that takes time beside the function's."""
+        found = copy.copy(self)
+        found._form = copy.copy(self._form)  # noqa: SLF001 - of the same class
+        found._form.is_timed = True  # noqa: SLF001
+        return found
+
     def on(self, function: Callable[..., Any]) -> "Adapted":
         """Returns the same call of another function, such as a copy of the module."""
         found = copy.copy(self)
