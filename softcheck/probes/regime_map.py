@@ -1,5 +1,6 @@
 """The regimes of a variant: shapes on which its calls take the same path, as exploration finds them."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ class Regime:
     """Names of the paths of its shapes: several, where a constant equals a size by chance."""
     where: Where
     """A predicate that holds for these of all explored shapes."""
+    programs: float
+    """Programs of a call for each of its rows, as many as the largest share of an explored call, and at most 1."""
 
     def seen(self) -> SeenRegime:
         """The regime in a form that travels between processes."""
@@ -141,8 +144,13 @@ def _regimes(found: Mapping[Shape, CallPath]) -> list[Regime]:
         path = found[shapes[0]]
         where = shapes_where(list(found), set(shapes)) if len(joined) > 1 else EVERYWHERE
         names = frozenset(found[shape].name for shape in shapes)
-        regimes.append(Regime(tuple(shapes), _told(path.launches, told), path.operations, names, where))
+        programs = min(1.0, max(_programs(found[shape]) / shape.rows for shape in shapes))
+        regimes.append(Regime(tuple(shapes), _told(path.launches, told), path.operations, names, where, programs))
     return sorted(regimes, key=lambda regime: regime.shapes[0].elements)
+
+
+def _programs(path: CallPath) -> int:
+    return sum(math.prod(size.value or 1 for size in launch.grid) for launch in path.launches)
 
 
 def _without_numbers(path: CallPath) -> tuple[object, ...]:
