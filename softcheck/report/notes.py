@@ -14,7 +14,7 @@ from softcheck.probes.outcome import Coverage
 from softcheck.report import probes
 from softcheck.report.evidence import is_looked_at, largest_size
 from softcheck.report.figures import plural
-from softcheck.report.findings import Source
+from softcheck.report.findings import FindingSource
 from softcheck.report.model import Finding, VariantResult
 from softcheck.report.reproduce import reproduce_command
 from softcheck.run.model import Run
@@ -202,7 +202,7 @@ class SizeLimits:
     """
 
     def __init__(
-        self, run: Run, source: Source, results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult]
+        self, run: Run, source: FindingSource, results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult]
     ) -> None:
         self._options = run.options
         self._source = source

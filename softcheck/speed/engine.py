@@ -20,7 +20,7 @@ from softcheck.operations.operation import Operation
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.speed import statistics
 from softcheck.speed.clock import RESOLUTION, Captured, CudaClock, estimate
-from softcheck.speed.contender import Contender, Yardsticks
+from softcheck.speed.contender import Contender, by_torch, copied
 from softcheck.speed.inputs import Rotation, as_rows
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.vetting import Function, Vetting
@@ -95,7 +95,6 @@ class Engine:
         self._names = names
         self._rotation = Rotation(plan.rows, plan.columns, plan.fmt, plan.seed, device, plan.operation, names)
         self._inputs = [self._rotation.new_input()]
-        self._yardsticks = Yardsticks(self._rotation, plan.operation, names, clock)
         self._random = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
 
     def measure(
@@ -119,8 +118,9 @@ class Engine:
                 refused[name] = str(vetted)
             else:
                 contenders.append(Contender(name, called, vetted))
-        by_torch, way = self._yardsticks.by_torch(self._inputs[0])
-        yardsticks = [Contender(COPY, self._yardsticks.copied, None), Contender(TORCH, by_torch, None, notes=way)]
+        torchs_own, way = by_torch(self._rotation, self._inputs[0], self._clock)
+        copy = partial(copied, self._rotation)
+        yardsticks = [Contender(COPY, copy, None), Contender(TORCH, torchs_own, None, notes=way)]
         # Without a contender there is nothing to time beside.
         everyone = [*contenders, *yardsticks] if contenders else []
         yield from self._prepare(everyone)

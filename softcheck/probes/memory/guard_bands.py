@@ -15,9 +15,9 @@ import msgspec
 from oracles.formats import Bits
 from softcheck.calling.call import Called, call_on_device
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.bands import CANARIES, ORDINARY, Hole, InBands, call_in_bands, on_host, place_in_bands
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import Repeated, only, ordinary_rows, shapes, stopped, unlike
+from softcheck.probes.memory.bands import CANARIES, ORDINARY, Hole, InBands, call_in_bands, on_host, place_in_bands
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
