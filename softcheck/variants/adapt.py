@@ -14,9 +14,8 @@ from softcheck.errors import UsageError
 from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation as operation_of
 from softcheck.variants.declaration import ATTRIBUTE, declaration_of
-from softcheck.variants.defaults import left_out, of_parameters, with_one_given
 from softcheck.variants.forms import OPERANDS, PLAIN, Change, Form
-from softcheck.variants.meanings import Untried, untried
+from softcheck.variants.meanings import Untried, left_out, of_parameters, untried, with_one_given
 from softcheck.variants.recognise import TEMPERATURES, Guess, callable_of, is_triton_kernel, kernel_guess, parameters_of
 from softcheck.variants.recognised import Recognised
 from softcheck.variants.trial import tried
