@@ -266,5 +266,9 @@ class SizeLimits:
             probe = "empties" if kind is FindingKind.EMPTY_REFUSED else "sizes"
             shown = f"probe/{probe}"
             again = f"softcheck report --variant {variant} --dtype {dtype} --probe {probe} --device {backend}"
-        violation = Violation(kind, message, max(1, len(cases)))
-        return self._source.finding(violation, shown, f"{again} --require-all-sizes")
+        # No declared defect explains a size that is promised.
+        violation, source = (
+            Violation(kind, message, max(1, len(cases))),
+            self._source._replace(declaration=Declaration()),
+        )
+        return source.finding(violation, shown, f"{again} --require-all-sizes")
