@@ -8,9 +8,10 @@ any machine.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from itertools import combinations
+from itertools import chain, combinations, islice
 
 import msgspec
+import numpy as np
 import torch
 
 from softcheck.calling.call import call_on_device, place
@@ -66,6 +67,8 @@ BUDGETS: Mapping[Effort, Budget] = {
 """Budgets by effort. A normal one has as many calls as every two values need, and for some of the threes."""
 _OF_PAIRS = 1.25
 """Calls for each pair of values of the two longest axes, so that all other pairs find a place in them."""
+_SOUGHT, _SOUGHT_NUMBERS = 0.5, 2_000_000
+"""Ways in which conditions would come out together, as a share of those of the plan, and the first of their random numbers."""
 _HALVINGS = 8
 """Calls that look for the least size at which a meeting fails."""
 _OF_DIMENSIONS = (".dim()", ".ndim", "shape[:-1]", "reshape(-1", "view(-1", "flatten(")
@@ -184,7 +187,7 @@ class _Part:
         if not self.is_asked and not _is_right_as(self.attempts, self.plain):
             return Outcome(skipped="the plain call is wrong or refused, which is for cases to judge")
         last = Way()
-        for planned in ways:
+        for planned in chain(ways, self._sought(len(ways))):
             way = self._without_known(planned)
             attempted = self.attempts.make(way)
             if attempted.fatal:
@@ -207,6 +210,18 @@ class _Part:
             violations=tuple(_told(way, violation, right) for way, violation, right in self._found),
             ways=tuple(str(way) for way, _, _ in self._found),
         )
+
+    def _sought(self, planned: int) -> Iterator[Way]:
+        """Yields ways in which conditions of the code would come out together that never did, each with a gradient too where there is one."""
+        if self.is_asked:
+            return
+        axes = self.space.axes
+        ways = self.attempts.conditions.ways(axes, np.random.default_rng(len(axes)))
+        gradient = next((axis.values[1] for axis in axes if axis.name == GRADIENT), None)
+        for number, way in enumerate(islice(ways, int(planned * _SOUGHT))):
+            numbered = Way((*way.values, (VALUES, str(_SOUGHT_NUMBERS + number))))
+            both = numbered.having(GRADIENT, gradient) if gradient and not way.get(GRADIENT) else numbered
+            yield from (each for each in dict.fromkeys((numbered, both)) if not self.space.excluded(each))
 
     def _without_known(self, way: Way) -> Way:
         """Returns the way without meetings that fail: one of their values is as usual, so that the others are met all the same."""

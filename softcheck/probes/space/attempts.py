@@ -37,6 +37,7 @@ from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.space.axes import DIMS, GRADIENT, LAYOUT, OFFSET, WaySpace
 from softcheck.probes.space.calls import Prepared, WayCalls
+from softcheck.probes.space.conditions import Conditions
 from softcheck.probes.space.way import Way
 
 _BROKEN = WRONG_KINDS | {
@@ -69,6 +70,8 @@ class Attempts:
 
     def __init__(self, space: WaySpace, seed: int) -> None:
         self._calls = WayCalls(space, seed)
+        self.conditions = Conditions(() if space.is_compiled_by_torch else space.source.files)
+        """How conditions of the function's own code came out in its calls."""
         self.varied: set[str] = set()
         """Parameters that had other values than usual in calls that were judged."""
 
@@ -91,7 +94,8 @@ class Attempts:
             x = leaf.clone() if gradient == "of a hidden layer" else leaf
         storage = x.detach().reshape(-1) if gradient == "of a hidden layer" else held
         fmt = subject.setting.fmt
-        returned = self._called(subject, self._calls.space.called(prepared.function, way), Placed(x, storage, fmt))
+        with self.conditions.watching(way):
+            returned = self._called(subject, self._calls.space.called(prepared.function, way), Placed(x, storage, fmt))
         if returned.output is None or returned.fatal:
             return _without_answer(returned)
         self.varied.update(self._calls.space.varied_by(way))
