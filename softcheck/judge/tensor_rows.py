@@ -12,8 +12,9 @@ from softcheck.contract import FindingKind
 from softcheck.judge import histogram
 from softcheck.operations import bounds, special
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.operation import CERTAIN, Limits, Operation
+from softcheck.operations.operation import CERTAIN, Operation
 from softcheck.operations.rules import ElementRule
+from softcheck.operations.torch_bounds import limits_of
 from softcheck.operations.ulp import LARGEST
 
 _MARGIN = 2.0**-30
@@ -96,10 +97,13 @@ class TensorJudge:
 
     def judged(self, x: torch.Tensor, y: torch.Tensor) -> TensorRows:
         """Judges rows of the input and of the output, both contiguous."""
-        found = self.limits(x)
-        assert found.limits is not None
-        exact, per_ulp = found.exact, found.per_ulp
-        logits, output = x if found.logits is None else found.logits, y.to(torch.float64).reshape(exact.shape)
+        found = limits_of(self.operation, x, self.fmt, self.model)
+        exact, per_ulp, logits, output = (
+            found.exact,
+            found.per_ulp,
+            found.logits,
+            y.to(torch.float64).reshape(found.exact.shape),
+        )
         top = logits.amax(dim=1)
         ordinary, hidden = top.isfinite(), top == -torch.inf
         if self.of_hidden_row is not None:
@@ -162,11 +166,6 @@ class TensorJudge:
             broken=counts,
             bins=bins,
         )
-
-    def limits(self, x: torch.Tensor) -> Limits:
-        """Returns the exact values and limits of rows."""
-        assert self.operation.on_device is not None
-        return self.operation.on_device(x, self.fmt, self.model)
 
     def _sums(self, output: torch.Tensor, allowed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns |sum - 1| of each row, and the rows that surely keep what is allowed."""
