@@ -21,6 +21,7 @@ corpus, FILE.inputs.jsonl. Exits 1 where there is a finding, 2 for wrong usage, 
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import math
 import multiprocessing
@@ -28,6 +29,7 @@ import os
 import platform
 import shlex
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -432,9 +434,20 @@ def _run_shard_apart(settings: dict[str, Any], shard: Shard, path: Path, until: 
 
 
 def _run_shard_there(cluster: "DaskCluster", words: list[str]) -> None:
-    status = cluster.command(words)
+    from distributed import KilledWorker
+
+    # A Dask worker that ends takes the command with it, which is then run by another.
+    together = ["setpriv", "--pdeathsig", "TERM", *words]
+    status = None
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(KilledWorker):
+            status = cluster.client.submit(subprocess.call, together, cwd=str(Path.cwd()), pure=False).result()
+            break
     if status not in {0, 130}:
         raise RuntimeError(f"{' '.join(words)} ended with {status}")
+
+
+_ATTEMPTS = 4
 
 
 def _folder(path: Path) -> Path:

@@ -15,8 +15,7 @@ from pathlib import Path
 from softcheck.cli.bench import speed_report
 from softcheck.errors import NothingRunError
 from softcheck.report.json_format import load_any, render
-from softcheck.report.model import SpeedReport
-from softcheck.report.model import ShapeSpeed, SpeedFigures
+from softcheck.report.model import ShapeSpeed, SpeedFigures, SpeedReport
 from softcheck.run.bench import BenchOptions, bench
 from softcheck.speed.samples import SWEEPS, Shape
 

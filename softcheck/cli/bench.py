@@ -20,7 +20,7 @@ from softcheck.cli.options import (
 from softcheck.errors import UsageError
 from softcheck.report import ci
 from softcheck.report.build import command_line
-from softcheck.report.formats import SPEED_FORMATS, render_speed
+from softcheck.report.formats import SPEED_FORMATS, render
 from softcheck.report.model import TORCH, SpeedReport
 from softcheck.report.output import check_writable, write
 from softcheck.report.reproduce import environment
@@ -102,8 +102,8 @@ def command(
     with opened(cluster, options.variants) as devices, progress.shown() as events:
         run = bench(options, events, devices)
     report = speed_report(run, against, command_line())
-    write(render_speed(report, output_format), output)
-    ci.add_step_summary(lambda: render_speed(report, "markdown"))
+    write(render(report, output_format), output)
+    ci.add_step_summary(lambda: render(report, "markdown"))
     for error in report.errors:
         click.echo(f"softcheck: {error}", err=True)
     sys.exit(INTERRUPTED if run.interrupted else _exit_code(report))

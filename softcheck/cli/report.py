@@ -33,7 +33,6 @@ from softcheck.probes.registry import EFFORTS, MEETINGS, PROBES, Effort, check_n
 from softcheck.report import ci
 from softcheck.report.build import build, command_line, exit_code
 from softcheck.report.compare import Comparison, Tolerances, compare
-from softcheck.report.compare_text import FORMATS as COMPARISON_FORMATS
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.json_format import load_any
 from softcheck.report.model import Report
@@ -290,9 +289,9 @@ def _is_worse(comparison: Comparison, output_format: str) -> bool:
 
     Where the report is drawn as annotations, so is the comparison.
     """
-    drawn = COMPARISON_FORMATS["github" if output_format == "github" else "table"](comparison)
+    drawn = render(comparison, "github" if output_format == "github" else "table")
     click.echo(drawn, err=True, nl=False)
-    ci.add_step_summary(lambda: COMPARISON_FORMATS["markdown"](comparison))
+    ci.add_step_summary(lambda: render(comparison, "markdown"))
     return bool(comparison.regressions)
 
 

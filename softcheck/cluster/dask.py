@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from distributed import Client, Future, KilledWorker
 
-from softcheck.cluster.host import Child, Lease, TaskAnswer, end, run_command, serve, sources
+from softcheck.cluster.host import Child, Lease, TaskAnswer, end, serve, sources
 from softcheck.cluster.remote import MOST_LOST, HostLostError, Limits, RemoteWorker
 from softcheck.errors import NothingRunError, SoftcheckError, UsageError
 from softcheck.run.every_pair import WORKERS
@@ -46,7 +46,8 @@ class DaskCluster:
         ``revive`` is called now and then while a worker is missing. Raises UsageError where they differ, or where there is no worker.
         """
         self.suspects: set[str] = set()
-        self._client = client
+        self.client = client
+        """Dask's own, for tasks beside softcheck's requests."""
         self._session = uuid.uuid4().hex[:12]
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -76,7 +77,7 @@ class DaskCluster:
     @property
     def dashboard(self) -> str | None:
         """The address of the dashboard, None where Dask shows none."""
-        return str(self._client.dashboard_link) if self._client.run_on_scheduler(has_dashboard) else None
+        return str(self.client.dashboard_link) if self.client.run_on_scheduler(has_dashboard) else None
 
     def jobs(self, backend: Backend) -> int:
         """Number of requests that a pool makes at once, beside the pairs that are judged on each GPU."""
@@ -148,20 +149,6 @@ class DaskCluster:
         own._only, own.places = place, 1  # noqa: SLF001 - its own kind
         return own
 
-    def command(self, words: Sequence[str]) -> int:
-        """Runs a command beside others on some device, in this process's folder, and returns its exit status.
-
-        It is run again where its Dask worker ends. Raises SoftcheckError if that happens ``MOST_LOST`` times.
-        """
-        for _ in range(MOST_LOST):
-            # As many at once as the Dask worker has threads.
-            future = self._client.submit(
-                run_command, self._session, tuple(words), str(Path.cwd()), key=f"command-{uuid.uuid4().hex}", pure=False
-            )
-            with contextlib.suppress(KilledWorker):
-                return int(future.result())
-        raise SoftcheckError(f"{MOST_LOST} Dask workers in a row ended under: {' '.join(words)}")
-
     def end(self, worker: RemoteWorker) -> None:
         """Ends a process."""
         with self._lock:
@@ -180,16 +167,16 @@ class DaskCluster:
         """Gives up the workers, whose processes for this session end."""
         self._is_closed = True
         self._leases.clear()
-        self._client.close()
+        self.client.close()
 
     def _refresh(self) -> dict[str, Any]:
         """The Dask workers that there are now, by name. Raises SoftcheckError if there has been none for long."""
-        found = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]
+        found = self.client.sync(self.client.scheduler.identity, n_workers=-1)["workers"]
         workers = {str(worker["name"]): {**worker, "address": address} for address, worker in found.items()}
         with self._lock:
             self._addresses = {name: worker["address"] for name, worker in workers.items()}
             for address in set(self._addresses.values()) - self._leases.keys():
-                self._leases[address] = self._client.submit(
+                self._leases[address] = self.client.submit(
                     Lease, self._session, key=f"lease-{uuid.uuid4().hex}", workers=[address], allow_other_workers=False
                 )
             without = 0.0 if workers else time.monotonic() - self._served
@@ -227,7 +214,7 @@ class DaskCluster:
         alike = {other: address for other, address in self._addresses.items() if other not in self._dead}
         # Dask itself never moves a task whose worker has ended: it may leave it waiting for that worker's address.
         where = [alike[name]] if name in alike else list(alike.values())
-        future = self._client.submit(
+        future = self.client.submit(
             serve,
             child,
             request,
@@ -282,7 +269,7 @@ class DaskCluster:
         address = self._addresses.get(worker.name)
         if address is not None and not self._is_closed:
             with contextlib.suppress(Exception):
-                self._client.run(function, worker.child.id, workers=[address])
+                self.client.run(function, worker.child.id, workers=[address])
 
 
 def has_dashboard() -> bool:

@@ -5,11 +5,9 @@ process ruins no Dask worker, and a Dask worker that ends takes its processes wi
 """
 
 import contextlib
-import ctypes
 import functools
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -89,31 +87,6 @@ def end(child: str) -> None:
         threading.Thread(target=worker.close).start()
 
 
-_commands: dict[str, set["subprocess.Popen[bytes]"]] = {}
-"""The commands that run in this Dask worker, by session."""
-
-
-def run_command(session: str, words: tuple[str, ...], folder: str) -> int:
-    """Runs a command, which ends with the Dask worker, and returns its exit status."""
-    running = _commands.setdefault(session, set())
-    # The thread that starts the process lives until this returns.
-    with subprocess.Popen(words, cwd=folder, preexec_fn=_end_with_parent) as process:  # noqa: S603, PLW1509 - our own commands
-        running.add(process)
-        try:
-            return process.wait()
-        finally:
-            running.discard(process)
-
-
-def _end_with_parent() -> None:
-    # Only Linux has it.
-    with contextlib.suppress(AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-_PR_SET_PDEATHSIG = 1
-
-
 class Lease:
     """The right of one session to its children, kept in a Dask worker's memory while the session's client lives.
 
@@ -126,8 +99,6 @@ class Lease:
     def __del__(self) -> None:
         for child in [name for name in _children if name.startswith(self._session)]:
             end(child)
-        for command in list(_commands.get(self._session, ())):
-            command.terminate()
 
 
 @functools.cache

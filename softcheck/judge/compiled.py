@@ -19,6 +19,8 @@ ENOUGH = 1 << 34
 """Elements of one shape that are judged without compilation, in about the time that it takes: twice all pairs of a dtype."""
 _WIDEST = 1024
 """Columns of rows that a compiled program adds up in a tree, so that its sums are at least as good as torch's."""
+_MOST = 64
+"""Operations, dtypes and shapes that one process compiles for."""
 _FEWER_CLEAR = 2.0**-12
 """Part of the rows that may be left to the numpy judge though torch's own rounding of float64 clears them."""
 
@@ -56,7 +58,7 @@ def compiled(judge: TensorJudge, x: torch.Tensor, y: torch.Tensor) -> Judge | No
         faulty_x[step - 1 :: step * step, step % x.shape[1]] = -value
     faulty_x[5::23] = -torch.inf
     try:
-        with warnings.catch_warnings(action="ignore"), _quiet():
+        with warnings.catch_warnings(action="ignore"), _quiet(), torch._dynamo.config.patch(recompile_limit=_MOST):  # noqa: SLF001
             agree = all(_agree(function(*given), judge.judged(*given)) for given in ((x, y), (faulty_x, faulty_y)))
     except torch.OutOfMemoryError:
         raise

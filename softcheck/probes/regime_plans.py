@@ -23,8 +23,8 @@ class PlannedShape:
     calls: int = 1
     is_first: bool = False
     """True for the first shapes of a regime, which have a budget of their own."""
-    programs: int | None = None
-    """The programs of a call, if that is known; else each row counts as one."""
+    programs: float = 1.0
+    """Programs of a call for each of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _in_regime(regime: Regime, p: Planning) -> Iterator[PlannedShape]:
 
     def planned(rows: int, columns: int) -> PlannedShape:
         shape = Shape(rows, columns)
-        return PlannedShape(shape, tile or p.space.tile_below(columns), programs=regime.programs(shape))
+        return PlannedShape(shape, tile or p.space.tile_below(columns), programs=regime.programs)
 
     def widened(shape: Shape) -> PlannedShape:
         """With as many rows as a call may hold, if the regime holds so many."""

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -10,10 +11,17 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.merge import merge
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.probes.outcome import Coverage, coverage_of
+from softcheck.probes.outcome import Coverage, RandomRows, coverage_of
 from softcheck.report import exhaustive, notes, probes
 from softcheck.report.causes import causes_of, proposal
-from softcheck.report.findings import Source, shapes_of, with_figures, with_places, without_repetition, witness_of
+from softcheck.report.findings import (
+    FindingSource,
+    shapes_of,
+    with_figures,
+    with_places,
+    without_repetition,
+    witness_of,
+)
 from softcheck.report.model import (
     CaseResult,
     Cause,
@@ -21,7 +29,6 @@ from softcheck.report.model import (
     Finding,
     Report,
     ShapeSpeed,
-    SpeedFigures,
     Stage,
     VariantResult,
     Verdict,
@@ -97,7 +104,7 @@ class _Row:
         own = [r for r in run.results if r.variant == name and r.case.dtype == dtype]
         self.probed = [p for p in run.probed if p.task.variant == name and p.task.dtype == dtype]
         self.declaration = run.declarations.get(name, Declaration())
-        self.source = Source(name, dtype, self.declaration, run.ready.backend, run.options.seconds_per_call)
+        self.source = FindingSource(name, dtype, self.declaration, run.ready.backend, run.options.seconds_per_call)
         self.limits = SizeLimits(run, self.source, own, self.probed)
         self.results = [r for r in own if r.measurement.skipped is None and not self._is_beyond(r)]
         self.unable = [r.measurement.skipped for r in own if r.measurement.skipped is not None]
@@ -121,14 +128,16 @@ class _Row:
         if self.dtype not in declaration.dtypes:
             return self._unjudged("unsupported", f"declares {', '.join(declaration.dtypes)}")
         probes_run = probes.trials_of(self.probed)
-        findings = self._findings()
+        findings = self._findings
         # Probes that launch no kernel, or only read it, say nothing of one that can't be run.
         if not findings and not self.results and (self.unable or not any(probes_run.values())):
             is_cut_short = self.run.interrupted or bool(self.run.errors)
             return self._unjudged("error" if is_cut_short else "unsupported", self._why_nothing())
         verdict, reason = self._verdict(declaration, findings)
         together = merge(m for _, m in self.measured) if self.measured else None
-        speed, regimes = self._speed(), probes.regimes_of(self.probed) or ()
+        regimes = next((p.conclusion.regimes for p in self.probed if p.conclusion.regimes), ())
+        shapes = (shape for shape in self.timings if shape.dtype == self.dtype)
+        speed = next((f for shape in shapes for f in shape.variants if f.variant == self.name), None)
         result = VariantResult(
             name=self.name,
             dtype=self.dtype,
@@ -142,7 +151,7 @@ class _Row:
             trials_cut=sum(probed.conclusion.cut for probed in self.probed),
             properties=probes.properties_of(self.probed),
             arithmetic=probes.arithmetic_of(self.probed),
-            sampled=probes.sampled_by(self.probed),
+            sampled=RandomRows.total(probed.conclusion.sampled for probed in self.probed),
             regimes=len(regimes) or None,
             seen_regimes=tuple(msgspec.structs.replace(regime, paths=()) for regime in regimes),
             judged_shapes=shapes_of(self.measured, self.probed, self._is_limited),
@@ -152,7 +161,7 @@ class _Row:
             weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
             witness=self._witness(declaration),
             findings=tuple(findings),
-            causes=self._causes(findings, declaration),
+            causes=self._causes,
             gb_per_s=speed.gb_per_s if speed else None,
             tflop_per_s=speed.tflop_per_s if speed else None,
             speed_vs_torch=speed.times_faster.mid if speed and speed.times_faster else None,
@@ -177,6 +186,7 @@ class _Row:
         ]
         return f"not run: {skipped[0]}" if skipped else "no selected case lies within what it declares"
 
+    @cached_property
     def _findings(self) -> list[Finding]:
         backend, own = self.run.ready.backend, (self.name, self.dtype)
         found = [*probes.findings(self.probed, self.source, self._is_limited), *self.limits.findings()]
@@ -213,21 +223,23 @@ class _Row:
         violation = Violation(given_up.over.kind, f"{message}expected an output of each", len(cases) + len(probed))
         return self.source.finding(violation, case_id, again, not_run=True)
 
-    def _causes(self, findings: Sequence[Finding], declaration: Declaration) -> tuple[Cause, ...]:
-        rows = {case.id: measurement.rows for case, measurement in self.measured}
+    @cached_property
+    def _causes(self) -> tuple[Cause, ...]:
+        fact = self.run.facts.get(self.name)
         return causes_of(
-            findings,
+            self._findings,
             [case for case, _ in self.measured],
-            rows,
-            operation=declaration.operation,
-            weaker=self._fitting(declaration),
-            computing=fact.computes if (fact := self.run.facts.get(self.name)) is not None else "",
-            parameters=declaration.computed.parameters,
+            {case.id: measurement.rows for case, measurement in self.measured},
+            operation=self.declaration.operation,
+            weaker=self._fitting,
+            computing="" if fact is None else fact.computes,
+            parameters=self.declaration.computed.parameters,
             dtype=self.dtype,
         )
 
-    def _fitting(self, declaration: Declaration) -> Arithmetic | None:
-        return notes.fitting_arithmetic(self.measured, self.probed, declaration, self.dtype)
+    @cached_property
+    def _fitting(self) -> Arithmetic | None:
+        return notes.fitting_arithmetic(self.measured, self.probed, self.declaration, self.dtype)
 
     @property
     def coverage(self) -> Coverage | None:
@@ -252,9 +264,9 @@ class _Row:
             return []
         said = (
             *self.limits.notes(),
-            proposal(self._causes(self._findings(), declaration)),
+            proposal(self._causes),
             notes.beyond_the_standard(self.measured, declaration, self.dtype),
-            notes.fitting_declaration(self._fitting(declaration)),
+            notes.fitting_declaration(self._fitting),
             notes.never_run(self.coverage),
             *(notes.unseen_defect(defect) for defect in self._unseen(declaration)),
         )
@@ -294,10 +306,6 @@ class _Row:
         row = case.bits(worst.row + 1)[worst.row]
         computed = declaration.computed_on(case, worst.row + 1).of_rows(slice(worst.row, worst.row + 1))
         return witness_of(worst, case.id, row, case.format, declaration, operation=computed)
-
-    def _speed(self) -> SpeedFigures | None:
-        shapes = (shape for shape in self.timings if shape.dtype == self.dtype)
-        return next((f for shape in shapes for f in shape.variants if f.variant == self.name), None)
 
 
 def _cases(run: Run) -> tuple[CaseResult, ...]:

@@ -1,7 +1,7 @@
 """Comparison of two results: accuracy, findings, speed. A change within its own doubt is no regression."""
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -151,16 +151,8 @@ def _figure(what: str, new: VariantResult, values: tuple[float | None, float | N
         word = "REGRESSION"
     else:
         word = "better" if after < before else "same" if after == before else "changed"
-    return Change(
-        variant=new.name,
-        dtype=new.dtype,
-        what=what,
-        old=_shown(before),
-        new=_shown(after),
-        word=word,
-        old_value=before,
-        new_value=after,
-    )
+    said: dict[str, Any] = {"old": _shown(before), "new": _shown(after), "old_value": before, "new_value": after}
+    return Change(variant=new.name, dtype=new.dtype, what=what, word=word, **said)
 
 
 def _findings(old: VariantResult, new: VariantResult) -> Iterator[Change]:

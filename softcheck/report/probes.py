@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 
 from softcheck.contract import Violation
 from softcheck.operations.operation import Operation, value_in_words
-from softcheck.probes.outcome import NOTHING_TO_TRY, KernelArithmetic, RandomRows, SeenRegime
+from softcheck.probes.outcome import NOTHING_TO_TRY, KernelArithmetic
 from softcheck.probes.registry import MEETINGS, PROBES, SLICES, described
-from softcheck.report.findings import Source
+from softcheck.report.findings import FindingSource
 from softcheck.report.model import Finding
 from softcheck.report.reproduce import bits_command
 from softcheck.run.model import Run
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"\b\d+\b")
 
 
 def findings(
-    probed: Sequence[ProbeResult], source: Source, is_limited: Callable[[Violation, str], bool]
+    probed: Sequence[ProbeResult], source: FindingSource, is_limited: Callable[[Violation, str], bool]
 ) -> Iterator[Finding]:
     """Returns findings of the probes of one variant in one dtype, but for refusals of sizes beyond its limit."""
     for result in probed:
@@ -65,11 +65,6 @@ def arithmetic_of(probed: Iterable[ProbeResult]) -> KernelArithmetic | None:
     return next((found for result in probed if (found := result.conclusion.arithmetic) is not None), None)
 
 
-def sampled_by(probed: Iterable[ProbeResult]) -> RandomRows | None:
-    """The extent of the random rows that probes judged; None if none drew any."""
-    return RandomRows.total(result.conclusion.sampled for result in probed)
-
-
 def not_judged(at_defaults: Iterable[str], operation: Operation, probed: Iterable[ProbeResult]) -> tuple[str, ...]:
     """The options of a function, and the head dimension of attention, that no probe varied."""
     varied = {name for result in probed for name in result.conclusion.varied}
@@ -78,11 +73,6 @@ def not_judged(at_defaults: Iterable[str], operation: Operation, probed: Iterabl
         *(name for name in at_defaults if name not in varied),
         *(f"{name} other than {value_in_words(value)}" for name, value in dimensions.items() if name not in varied),
     )
-
-
-def regimes_of(probed: Iterable[ProbeResult]) -> tuple[SeenRegime, ...] | None:
-    """The variant's regimes, if a probe has looked for them."""
-    return next((r.conclusion.regimes for r in probed if r.conclusion.regimes), None)
 
 
 def explains_any(defect: KnownDefect, probed: Iterable[ProbeResult]) -> bool:

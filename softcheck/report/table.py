@@ -1,6 +1,6 @@
 """The report for a terminal: a table of verdicts, then what to look at and how to see it again."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from itertools import groupby
 
@@ -144,33 +144,39 @@ def _place(result: VariantResult) -> str:
 
 def _table(columns: list[Column], results: list[VariantResult], *, gap: int = 2, squeeze: bool = False) -> Table:
     """A table whose list of findings may wrap, down to a readable width; squeezed, so may the names, to any width."""
-    table = empty_table(gap)
-    for column in columns:
-        title = column.title.replace(" ", "\n")
-        foldable = column.title == "findings" or (squeeze and column.title == "variant")
-        least = FINDINGS_WIDTH if column.title == "findings" else 0 if squeeze else UNBOUNDED_WIDTH
-        cells = [column.cell(result) for result in results]
-        add_column(table, title, cells, numeric=column.numeric, foldable=foldable, least=least)
-    for result in results:
-        table.add_row(*(Text(c.cell(result), style=_style(c, result)) for c in columns))
+    folded = {"findings": FINDINGS_WIDTH} | ({"variant": 0} if squeeze else {})
+    rows = [[Text(column.cell(result), style=_style(column, result)) for column in columns] for result in results]
+    titles = [(column.title.replace(" ", "\n"), column.numeric) for column in columns]
+    table = table_of(titles, rows, folded, gap=gap, least=0 if squeeze else UNBOUNDED_WIDTH)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
-def empty_table(gap: int) -> Table:
-    """A table with a line below its heading alone, and ``gap`` blanks between columns."""
-    return Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
+def table_of(
+    titles: Iterable[tuple[str, bool]],
+    rows: Sequence[Sequence[Text]],
+    folded: Mapping[str, int],
+    *,
+    gap: int = 2,
+    least: int = UNBOUNDED_WIDTH,
+) -> Table:
+    """A table without its rows, with a line below its heading alone, and ``gap`` blanks between columns.
 
-
-def add_column(table: Table, title: str, cells: Iterable[str], *, numeric: bool, foldable: bool, least: int) -> None:
-    """Adds a column as wide as its cells, or ``least`` if that is less; 0 lets it shrink to any width."""
-    widest = max(map(cell_len, [*title.split("\n"), *cells]))
-    table.add_column(
-        title,
-        justify="right" if numeric else "left",
-        no_wrap=not foldable,
-        min_width=min(widest, least) or None,
-        overflow="fold",
-    )
+    ``titles`` tell the columns, each with True if it holds numbers. A column is as wide as its cells, or ``least`` if that is less; one that
+    is ``folded`` may wrap down to the width given there. 0 lets a column shrink to any width.
+    """
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
+    for i, (title, is_number) in enumerate(titles):
+        widest = max(map(cell_len, [*title.split("\n"), *(row[i].plain for row in rows)]))
+        table.add_column(
+            title,
+            justify="right" if is_number else "left",
+            no_wrap=title not in folded,
+            min_width=min(widest, folded.get(title, least)) or None,
+            overflow="fold",
+        )
+    return table
 
 
 def _style(column: Column, result: VariantResult) -> str:

@@ -1,14 +1,12 @@
 """What is timed: variants, and beside them a copy of their input and torch's own on the same operands."""
 
 import contextlib
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 
 from softcheck.operations.masks import masked
-from softcheck.operations.operation import Operation
 from softcheck.speed import statistics
 from softcheck.speed.clock import Captured, CudaClock, estimate
 from softcheck.speed.inputs import Rotation
@@ -52,53 +50,35 @@ _TRIES = 8
 """Most calls of each of torch's ways before the quickest is chosen."""
 
 
-class Yardsticks:
-    """The copy and torch's own, for inputs of one shape whose calls take operands of these names beside the matrix."""
+def copied(rotation: Rotation, x: torch.Tensor) -> torch.Tensor:
+    """Returns a copy of the input, or of queries, keys and values where a head has many more of them than of logits."""
+    parts = [operand.view(-1).view(torch.uint8) for operand in rotation.operands(x).values()]
+    if rotation.operation.flops is None or not parts:
+        return x.clone()
+    found = torch.empty(sum(map(len, parts)), dtype=torch.uint8, device=x.device)
+    for into, part in zip(torch.split(found, list(map(len, parts))), parts, strict=True):
+        into.copy_(part)
+    return found
 
-    def __init__(self, rotation: Rotation, operation: Operation, names: frozenset[str], clock: CudaClock) -> None:
-        self._rotation = rotation
-        self._operation = operation
-        self._names = names
-        self._clock = clock
 
-    def copied(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns a copy of the input, or of queries, keys and values where a head has many more of them than of logits."""
-        if self._operation.flops is None or not self._names:
-            return x.clone()
-        parts = [operand.view(-1).view(torch.uint8) for operand in self._rotation.operands(x).values()]
-        found = torch.empty(sum(map(len, parts)), dtype=torch.uint8, device=x.device)
-        end = 0
-        for part in parts:
-            found[end : end + len(part)] = part
-            end += len(part)
-        return found
+def by_torch(rotation: Rotation, x: torch.Tensor, clock: CudaClock) -> tuple[Function, list[str]]:
+    """Returns torch's own on the same operands, by the quickest of its ways on this input, whose name is noted.
 
-    def by_torch(self, x: torch.Tensor) -> tuple[Function, list[str]]:
-        """Returns torch's own on the same operands, by the quickest of its ways on this input, whose name is noted.
-
-        Raises RuntimeError if none of them runs.
-        """
-        computed = self._operation
-        if not self._names:
-            return computed.yardstick, []
-        by_torch = computed.by_torch or (lambda given: computed.yardstick(masked(given)))
-        notes: list[str] = []
-        if computed.ways is not None:
-            by_torch, name = self._quickest(computed.ways(), x)
-            notes = [f"by {name}"]
-        return (lambda given: by_torch({"x": given, **self._rotation.operands(given)})), notes
-
-    def _quickest(
-        self, ways: Mapping[str, Callable[[Mapping[str, torch.Tensor]], torch.Tensor]], x: torch.Tensor
-    ) -> tuple[Callable[[Mapping[str, torch.Tensor]], torch.Tensor], str]:
-        """The way that takes least, of those that run on these operands. Raises RuntimeError if none does."""
-        seconds = {}
-        given = {"x": x, **self._rotation.operands(x)}
-        for name, way in ways.items():
+    Raises RuntimeError if none of them runs.
+    """
+    computed = rotation.operation
+    if not rotation.operands(x):
+        return computed.yardstick, []
+    way, notes = computed.by_torch or (lambda given: computed.yardstick(masked(given))), list[str]()
+    if computed.ways is not None:
+        ways, seconds = computed.ways(), dict[str, float]()
+        given = {"x": x, **rotation.operands(x)}
+        for name in ways:
             with contextlib.suppress(RuntimeError):
-                times = estimate(self._clock, partial(way, given), most=_TRIES, settled=statistics.settled)
-                seconds[name] = min(times)
+                call = partial(ways[name], given)
+                seconds[name] = min(estimate(clock, call, most=_TRIES, settled=statistics.settled))
         if not seconds:
             raise RuntimeError(f"none of torch's ways runs here: {', '.join(ways)}")
         quickest = min(seconds, key=lambda name: seconds[name])
-        return ways[quickest], quickest
+        way, notes = ways[quickest], [f"by {quickest}"]
+    return (lambda given: way({"x": given, **rotation.operands(given)})), notes

@@ -1,8 +1,9 @@
 """Exact results of the operations of Triton's interpreter: for each a rule and its part in a softmax; moved lanes; and reductions."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import triton.language as tl
@@ -57,7 +58,8 @@ _TERNARY = {"fma": ("mul", "add"), "clampf": ("max", "min")}
 _CASTS = ("fp_ext", "fp_trunc", "fp_to_fp")
 
 
-class Followed(NamedTuple):
+@dataclass(frozen=True)
+class Followed:
     """A followed operation: its result's exact values, and those that its operands' own values would give."""
 
     phase: Phase | None
@@ -239,25 +241,26 @@ def _together(shadows: list[Shadow]) -> Shadow:
     return Shadow(**joined, columns=np.concatenate(sets or [s.columns for s in shadows]), kind=first.kind)
 
 
-def folded(reducer: Any, inputs: Sequence[Any]) -> list[Followed | None]:
-    """Computes a reduction of each input; None for an input of integers.
+def folded(reducer: Any, inputs: Sequence[Any], shape: tuple[int, ...]) -> list[Followed | None]:
+    """Computes a reduction of each input, whose results have this shape; None for an input of integers.
 
     ``reducer`` is Triton's: an axis, a combining function, and whether the axis is kept.
     """
     axis = reducer.axis.value if isinstance(reducer.axis, tl.constexpr) else reducer.axis
-    ndim = inputs[0].handle.data.ndim
-    handles = [_shaped(arg.handle, axis) for arg in inputs]
+    handles = [arg.handle if axis is not None else _part(arg.handle, np.ravel) for arg in inputs]
     found: list[Followed | None]
-    if all(is_float(handle) for handle in handles[:1]) and (one := reduced(reducer.combine_fn, handles[0], axis or 0)):
+    if is_float(handles[0]) and (one := reduced(reducer.combine_fn, handles[0], axis or 0)):
         found = [one, *(None for _ in handles[1:])]
     else:
         found = _in_a_tree(reducer.combine_fn, handles, axis or 0)
-    shape = _result_shape(inputs[0].handle.data.shape, axis, keeps=bool(reducer.keep_dims), ndim=ndim)
-    return [_reshaped(one, shape) for one in found]
 
+    def shaped(data: Array) -> Array:
+        return np.reshape(data, shape)
 
-def _shaped(handle: Any, axis: int | None) -> Any:
-    return handle if axis is not None else _part(handle, lambda data: data.reshape(-1))
+    return [
+        None if each is None else replace(each, shadow=each.shadow.each(shaped), expected=shaped(each.expected))
+        for each in found
+    ]
 
 
 def _part(handle: Any, take: Any) -> Any:
@@ -266,20 +269,6 @@ def _part(handle: Any, take: Any) -> Any:
     if hasattr(handle, SHADOW):
         setattr(part, SHADOW, shadow_of(handle).each(take))
     return part
-
-
-def _result_shape(shape: tuple[int, ...], axis: int | None, *, keeps: bool, ndim: int) -> tuple[int, ...]:
-    if axis is None:
-        return (1,) * ndim if keeps else (1,)
-    left = [1 if i == axis % ndim else size for i, size in enumerate(shape) if keeps or i != axis % ndim]
-    return tuple(left) or (1,)
-
-
-def _reshaped(followed: Followed | None, shape: tuple[int, ...]) -> Followed | None:
-    if followed is None:
-        return None
-    shadow = followed.shadow.each(lambda data: data.reshape(shape))
-    return followed._replace(shadow=shadow, expected=np.reshape(followed.expected, shape))
 
 
 def _in_a_tree(function: Any, handles: Sequence[Any], axis: int) -> list[Followed | None]:

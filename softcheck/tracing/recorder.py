@@ -34,7 +34,7 @@ from softcheck.tracing.operations import (
     with_constant,
     with_moved_lanes,
 )
-from softcheck.tracing.shadow import Array, Shadow, restarted
+from softcheck.tracing.shadow import Array, restarted
 
 _NOT_THE_KERNEL = (
     str(Path(triton.__file__).parent),
@@ -46,12 +46,11 @@ _UNRECORDED = ("fcmp", "load", "store", "atomic_load", "atomic_store", "descript
 """Beginnings of operations whose result needs no shadow, or that are made of others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracedOperation:
+@dataclass(frozen=True, kw_only=True)
+class TracedOperation(Followed):
     """One operation whose result depends on a traced row. Arrays have the result's shape."""
 
     phase: Phase
-    name: str
     kernel: str
     place: tuple[str, int] | None
     """File and line of the kernel."""
@@ -59,12 +58,6 @@ class TracedOperation:
     dtype: Any
     values: Array
     """The result, as numbers."""
-    shadow: Shadow
-    expected: Array
-    """The exact result of the values that the operation was given."""
-    note: str = ""
-    constant: Array | float = 0.0
-    """As in ``Followed``."""
     makes_nan: Array
     """True where the result is NaN and no operand is."""
     addresses: Array | None = None
@@ -107,20 +100,16 @@ class TraceRecorder:
         if followed.phase is None:
             return
         values = np.broadcast_to(numbers(handle), shadow.state.shape)
+        same = {**vars(followed), "shadow": shadow, "expected": np.broadcast_to(followed.expected, values.shape)}
         self.operations.append(
             TracedOperation(
-                phase=followed.phase,
-                name=followed.name,
+                **same,
                 kernel=self.kernel,
                 place=_place_of_caller(),
                 program=tuple(interpreter.interpreter_builder.grid_idx),
                 dtype=handle.dtype.scalar,
                 values=values,
                 makes_nan=np.isnan(values) & ~_have_nan(operands, values.shape) & bool(operands),
-                shadow=shadow,
-                expected=np.broadcast_to(followed.expected, shadow.state.shape),
-                note=followed.note,
-                constant=followed.constant,
                 addresses=addresses,
             )
         )
@@ -202,7 +191,7 @@ class TraceRecorder:
 
     def _folded(self, reducer: Any, inputs: Any, results: Any) -> list[Followed | None]:
         try:
-            return folded(reducer, inputs)
+            return folded(reducer, inputs, results[0].handle.data.shape)
         except Exception as error:
             # A function that asks if a value is true can't be tried on whole arrays.
             if not asked_for_truth(error):

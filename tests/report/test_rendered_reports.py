@@ -213,7 +213,7 @@ def test_the_flush_tolerant_figure_is_shown_only_where_something_was_flushed():
 
 
 def test_an_unknown_format_names_the_near_one():
-    with pytest.raises(UsageError, match="no output format 'markdwn'; did you mean 'markdown'"):
+    with pytest.raises(UsageError, match="a report has no format 'markdwn'; did you mean 'markdown'"):
         formats.render(INTERPRETED, "markdwn")
 
 

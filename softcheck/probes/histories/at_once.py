@@ -1,4 +1,4 @@
-"""Trials of the histories probe without a plan: many equal calls, calls at the same time, and replayed CUDA graphs."""
+"""Trials of the histories probe without a plan: many equal calls, and calls at the same time."""
 
 import sys
 import threading
@@ -18,7 +18,7 @@ from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.helpers import call_on, ordinary_rows, prefixed, stopped, wrong_values
-from softcheck.probes.histories.modes import captured, work
+from softcheck.probes.histories.modes import work
 from softcheck.probes.histories.player import Copies
 from softcheck.probes.outcome import Outcome
 
@@ -63,12 +63,7 @@ def trials(setting: Setting) -> dict[str, Callable[[Subject], Outcome]]:
     }
     if setting.on_gpu:
         found["streams"] = partial(_tried, _streams, _AT_ONCE, setting.fewer(_ROWS_OF_STREAMS, _COLUMNS))
-        found["graph"] = partial(_tried, _replayed, _AT_ONCE, _ROWS)
     return found
-
-
-class _UncapturedError(Exception):
-    """A call can't be captured in a CUDA graph, which nobody promises."""
 
 
 def _is_interpreted(subject: Subject) -> bool:
@@ -98,12 +93,9 @@ def _tried(act: Act, count: int, rows: int, subject: Subject) -> Outcome:
     inputs = _answered(subject, count, rows)
     if isinstance(inputs, Outcome):
         return inputs
-    try:
-        with preserved(), activity.calling():
-            made = list(act(subject, inputs))
-            synchronize(subject.device)
-    except _UncapturedError:
-        return Outcome(skipped="a replayed CUDA graph: the call can't be captured")
+    with preserved(), activity.calling():
+        made = list(act(subject, inputs))
+        synchronize(subject.device)
     for one, output, words in made:
         wrong = returned_wrongly(output, one.x, subject.setting.operation)
         found = () if wrong is None else prefixed((wrong,), words)
@@ -182,18 +174,3 @@ def _streams(subject: Subject, inputs: Sequence[_AnsweredInput]) -> Iterator[Mad
         for one, stream in zip(inputs, streams, strict=True):
             with torch.cuda.stream(stream):
                 yield one, _copied(function(one.x)), f"called on {_AT_ONCE} streams at once, an input comes out wrong"
-
-
-def _replayed(subject: Subject, inputs: Sequence[_AnsweredInput]) -> Iterator[Made]:
-    """Captures a call in a CUDA graph and replays it on other values, with ordinary calls between the replays."""
-    x = torch.empty_like(inputs[0].x)
-    try:
-        graph, output = captured(subject.variant.function, x)
-    except Exception:  # noqa: BLE001 - that a call can be captured is not promised
-        raise _UncapturedError from None
-    for number, one in enumerate([*inputs, *inputs], 1):
-        x.copy_(one.x)
-        graph.replay()
-        words = f"replay {number} of a captured CUDA graph, on new values of its input, comes out wrong"
-        yield one, _copied(output), words
-        subject.variant.function(inputs[number % _AT_ONCE].x)

@@ -1,7 +1,7 @@
 """Circumstances that a caller sets around a call: gradient modes, autocast, defaults, another thread or stream."""
 
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
@@ -153,21 +153,8 @@ def in_mode(function: Function, mode: str) -> Function:
 
 
 def _in_thread(function: Function, x: torch.Tensor) -> Any:
-    found: list[Any] = []
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            found.append(function(x))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is raised again in the caller's thread
-            errors.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    for error in errors:
-        raise error
-    return found[0]
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        return threads.submit(function, x).result()
 
 
 def _on_stream(function: Function, x: torch.Tensor) -> Any:

@@ -29,8 +29,8 @@ _BUDGET, _BUDGET_ON_GPU = 1400, 1200
 """Costs of the planned steps, as ``_Costs`` counts them, after which the remaining ones are left out."""
 _BUDGET_ELSEWHERE, _BUDGET_ELSEWHERE_ON_GPU = 1600, 1500
 """The same for all histories at other sizes together."""
-_TO_SHOW_AGAIN, _TO_SHORTEN = 900, 2500
-"""Costs of the steps that look for the last ones that show a fault again, and that leave out what is not needed of these."""
+_TO_SHOW_AGAIN, _TO_SHORTEN, _TO_SIMPLIFY = 900, 2500, 900
+"""Costs of the steps that look for the last ones that show a fault again, that leave some of these out, and that make them ordinary."""
 _ELEMENTS, _ELEMENTS_ON_GPU = 1 << 13, 1 << 20
 """Elements of a call that cost as much as one program of an interpreted kernel, or as one more call on a GPU."""
 _COMPILED = 15
@@ -229,15 +229,19 @@ class _InTurn:
             again, count = self._played(shown.steps[-count:], like), 2 * count
         if again is None:
             return _told(shown, varies=True)
-        for simpler in (_of_fewer_steps, partial(_of_simpler_steps, base=self._base)):
-            again = self._reduced(again, like, simpler)
+        again = self._reduced(again, like, _of_fewer_steps, _TO_SHORTEN)
+        again = self._reduced(again, like, partial(_of_simpler_steps, base=self._base), _TO_SIMPLIFY)
         return _told(again, varies=False)
 
     def _reduced(
-        self, shown: _Shown, like: Violation, simpler: Callable[[Sequence[Step], int], Iterable[Sequence[Step]]]
+        self,
+        shown: _Shown,
+        like: Violation,
+        simpler: Callable[[Sequence[Step], int], Iterable[Sequence[Step]]],
+        budget: float,
     ) -> _Shown:
         """Takes the first simpler history that shows the fault in place of one, at each place in turn."""
-        self._left, place = _TO_SHORTEN, 0
+        self._left, place = budget, 0
         while place < len(shown.steps) and self._left > 0 and not self.fatal:
             found = (self._played(steps, like) for steps in simpler(shown.steps, place))
             better = next((each for each in found if each is not None), None)

@@ -10,7 +10,7 @@ import numpy as np
 from oracles.formats import FORMATS, Bits, decode, encode
 from softcheck.cases.case import Layout
 from softcheck.probes.base import Setting
-from softcheck.probes.histories.modes import PARAMETER, fitted, together
+from softcheck.probes.histories.modes import GRAPH, PARAMETER, fitted, together
 from softcheck.probes.space import contents, strides
 
 BESIDE = {
@@ -134,7 +134,7 @@ class Circumstances:
 
         The first two put every circumstance once before and once after every other, in a random order and in its
         reverse. The third goes from another dtype to logits below float16's, the fourth makes ``calm`` ordinary calls before others of all contents, the
-        fifth rewrites tensors that a call has seen, and the sixth returns to widths after many others.
+        fifth rewrites tensors that a call has seen and replays a graph, and the sixth returns to widths after many others.
         Each other history begins with a circumstance of its own, and goes to each later one and back, so that in all
         of them every circumstance comes right after every other. Random histories would need several times as many
         calls to meet as many pairs.
@@ -152,7 +152,15 @@ class Circumstances:
             *changes[:2],
             [of_dtype[0], *far_below, {}] if of_dtype else [],
             [{}] * calm + of_contents,
-            [change for change in self.changes if change.get("memory") == "same" for _ in range(2)],
+            [
+                *(change for change in self.changes if change.get("memory") == "same" for _ in range(2)),
+                *(
+                    each
+                    for change in self.changes
+                    if change.get("mode") == GRAPH
+                    for each in (change, {}, change, {}, change)
+                ),
+            ],
             [*self.widths] * 2,
             *changes[2:],
         ]

@@ -70,7 +70,7 @@ def trace_page(trace: Trace, _display: Display = PLAIN) -> str:
     )
 
 
-def comparison_page(comparison: Comparison) -> str:
+def comparison_page(comparison: Comparison, _display: Display = PLAIN) -> str:
     """A comparison as a page."""
     lead = compare_text.closing(comparison)
     return document(title="softcheck compare", lead=lead, heading=(), sections=[(_CHANGES, comparison)])

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import torch
 
-from oracles.formats import Bits, Format, encode
+from oracles.formats import Bits, Format, decode, encode
 from softcheck.calling.call import TORCH_DTYPES, Placed, Returned, call_on_device, is_out_of_memory, to_bits, to_tensor
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
@@ -22,10 +22,8 @@ from softcheck.operations.strides import untaken
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import (
-    FAR,
     call_on,
     free_bytes,
-    moved,
     named_operands,
     only,
     ordinary_rows,
@@ -45,6 +43,8 @@ _BLOCK_ROWS = 1024
 _BEYOND = 2**23
 """Elements of a dense tensor beyond 2^31: of a transposed one the whole last column lies there."""
 _CANARY = 0xC5
+_ABOVE = 1600.0
+"""Distance of decoys above the other logits: exponentials vanish beside theirs in every format."""
 
 
 class Addresses(Probe):
@@ -144,7 +144,7 @@ def _decoys(storage: torch.Tensor, places: np.ndarray, base: int, subject: Subje
 
 
 def _decoy_rows(rows: int, columns: int, fmt: Format, seed: int) -> Bits:
-    return moved(ordinary_rows(rows, columns, fmt, seed), 2 * FAR, fmt)
+    return encode(decode(ordinary_rows(rows, columns, fmt, seed), fmt) + _ABOVE, fmt)
 
 
 def _storage(best: int, least: int, fmt: Format, device: torch.device) -> torch.Tensor | str:

@@ -8,16 +8,16 @@ C++ asked for may be caught on a GPU (see ``bands.Hole``). Otherwise the trial i
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from oracles.formats import Bits
 from softcheck.calling.call import Called, call_on_device
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.bands import CANARIES, ORDINARY, Hole, InBands, call_in_bands, on_host, place_in_bands
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import Repeated, only, ordinary_rows, shapes, stopped, unlike
+from softcheck.probes.memory.bands import CANARIES, ORDINARY, Hole, InBands, call_in_bands, on_host, place_in_bands
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
@@ -30,12 +30,6 @@ _NO_BANDS = (
 _OUTPUT, _OPERANDS, _GAPS = "output", "operands", "gaps"
 
 
-class _Asked(NamedTuple):
-    where: str
-    rows: int
-    columns: int
-
-
 class _GuardBands(Probe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         """Bands around torch's allocations, around the input and operands, and between its rows if strided layouts are declared."""
@@ -45,22 +39,22 @@ class _GuardBands(Probe):
         if setting.operation.arguments is not None:
             wanted[_OPERANDS] = shapes(setting)
         return [
-            Trial(f"{where}/{rows}x{columns}", _Asked(where, rows, columns))
+            Trial(f"{where}/{rows}x{columns}", (where, rows, columns))
             for where, asked in wanted.items()
             for rows, columns in asked
         ]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Calls the variant between margins, and again with something else in those that the trial is for."""
-        asked: _Asked = trial.parameters
+        where, rows, columns = trial.parameters
         fmt = subject.setting.fmt
-        bits = ordinary_rows(asked.rows, asked.columns, fmt, subject.setting.seed)
-        usual, others = _ways(asked.where, fmt.max)
+        bits = ordinary_rows(rows, columns, fmt, subject.setting.seed)
+        usual, others = _ways(where, fmt.max)
         made = call_in_bands(subject, bits, **usual)
         if made.returned.output is None:
             return stopped(made.returned)
         violations = list(only(made.returned.violations, FindingKind.OUT_OF_BOUNDS_WRITE))
-        overrun = _overrun(subject, bits, asked.where, made)
+        overrun = _overrun(subject, bits, where, made)
         if overrun is not None:
             return Outcome(violations=(overrun,))
 
@@ -73,7 +67,7 @@ class _GuardBands(Probe):
             ended = unlike(plain, other, FindingKind.OUT_OF_BOUNDS_READ, message, fmt, inputs=bits)
             if ended is not None:
                 return msgspec.structs.replace(ended, violations=(*violations, *ended.violations))
-        if asked.where == _OUTPUT and not made.handed_out.holds(made.returned.output):
+        if where == _OUTPUT and not made.handed_out.holds(made.returned.output):
             return _in_a_hole(subject, bits)
         return Outcome(violations=tuple(violations))
 
