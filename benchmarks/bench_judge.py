@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
     name = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
     print(f"{name}, torch {torch.__version__}, {options.elements} elements; 10^9 elements/s")
     print(f"{'operation':40}" + "".join(f"{head:>10}" for head in ("whole", "eager", "compiled", "compile s", "again")))
-    judged = [of for of in map(operation, OPERATIONS) if of.on_device is not None and of.parts is None]
+    judged = [of for of in map(operation, OPERATIONS) if of.is_judged_on_device and of.parts is None]
     wrong = False
     chosen = [of for of in judged if options.only in of.name]
     for of, dtype, columns in product(chosen, ("float16", "bfloat16", "float32"), map(int, options.columns.split(","))):

@@ -161,7 +161,7 @@ STEPS = (
             120,
         )
         for name in BUILTIN_OF
-        if operation(name).on_device is not None
+        if operation(name).is_judged_on_device
     ),
     Step("sources", "python benchmarks/source_tables.py . --seconds 0.25", 250),
     Step("attention", "python benchmarks/attention.py --heads 64 --length 4096 --head-dim 128", 120),

@@ -1,7 +1,6 @@
 """Rows of an output beside their exact values on a device: errors, shares, and what is broken, as far as torch's float64 knows."""
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,8 +11,9 @@ from softcheck.contract import FindingKind
 from softcheck.judge import histogram
 from softcheck.operations import bounds, special
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.operation import CERTAIN, Limits, Operation
+from softcheck.operations.operation import CERTAIN, Operation
 from softcheck.operations.rules import ElementRule
+from softcheck.operations.torch_bounds import limits_of
 from softcheck.operations.ulp import LARGEST
 
 _MARGIN = 2.0**-30
@@ -62,23 +62,6 @@ KINDS = (
 """What the judge on tensors counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Elements:
-    """Kinds of elements, bool of the output's shape, as ``softcheck.operations.special`` sorts them."""
-
-    comparable: torch.Tensor
-    as_infinite: torch.Tensor
-    nan_mismatch: torch.Tensor
-    inf_mismatch: torch.Tensor
-
-    def of(self, rows: torch.Tensor) -> "_Elements":
-        """Returns the same kinds, but that nothing is said of other rows, bool [rows]."""
-        kept = rows[:, None]
-        return _Elements(
-            self.comparable & kept, self.as_infinite & kept, self.nan_mismatch & kept, self.inf_mismatch & kept
-        )
-
-
 class TensorJudge:
     """The judge of rows of one operation, output format and arithmetic."""
 
@@ -96,21 +79,25 @@ class TensorJudge:
 
     def judged(self, x: torch.Tensor, y: torch.Tensor) -> TensorRows:
         """Judges rows of the input and of the output, both contiguous."""
-        found = self.limits(x)
-        assert found.limits is not None
-        exact, per_ulp = found.exact, found.per_ulp
-        logits, output = x if found.logits is None else found.logits, y.to(torch.float64).reshape(exact.shape)
-        top = logits.amax(dim=1)
-        ordinary, hidden = top.isfinite(), top == -torch.inf
+        found = limits_of(self.operation, x, self.fmt, self.model)
+        exact, per_ulp, logits, output = (
+            found.exact,
+            found.per_ulp,
+            found.logits,
+            y.to(torch.float64).reshape(found.exact.shape),
+        )
+        hidden = logits.amax(dim=1) == -torch.inf
         if self.of_hidden_row is not None:
             exact = exact.masked_fill(hidden[:, None], self.of_hidden_row)
             per_ulp = per_ulp.masked_fill(hidden[:, None], 1.0)
-        kinds = self._sorted(output, exact, logits)
+        per_row = not self.operation.answers_logits
+        hides = self.operation.parts is not None and not per_row
+        # Written for arrays and tensors.
+        sort: Any = special.specials
+        kinds = sort(logits, output, exact, self.fmt, per_row=per_row, hides=hides)
         if found.undefined is not None:
-            kinds, ordinary = kinds.of(~found.undefined), ordinary & ~found.undefined
-        comparable = kinds.comparable
-        masked = (logits == -torch.inf if self.operation.answers_logits else hidden[:, None]) & ~exact.isnan()
-        bounded = comparable & ordinary[:, None] & ~masked
+            kinds = kinds.without(found.undefined)
+        comparable, bounded, ordinary = kinds.comparable, kinds.bounded, kinds.ordinary
 
         # Equal values have no error, though 0 times the ULP of a NaN may have.
         errors = torch.where(output == exact, 0.0, (output - exact).abs() * per_ulp).clamp(max=LARGEST)
@@ -125,7 +112,7 @@ class TensorJudge:
             # Above the range an element may be by its bound, if it has one.
             above = (output > self.most) & ~(bounded & ((output - self.most) * per_ulp <= limits))
             outside = ((output < self.least) | above) & comparable
-        not_zero = masked & comparable & (output != exact) & self.operation.hides_by_zero
+        not_zero = kinds.masked_wrong & self.operation.hides_by_zero
         elements = (each > 1.0, kinds.nan_mismatch, kinds.inf_mismatch, outside, not_zero)
         broken = [element.sum(dim=1) for element in elements]
 
@@ -163,32 +150,12 @@ class TensorJudge:
             bins=bins,
         )
 
-    def limits(self, x: torch.Tensor) -> Limits:
-        """Returns the exact values and limits of rows."""
-        assert self.operation.on_device is not None
-        return self.operation.on_device(x, self.fmt, self.model)
-
     def _sums(self, output: torch.Tensor, allowed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns |sum - 1| of each row, and the rows that surely keep what is allowed."""
         values: torch.Tensor = self.operation.probabilities(output)  # type: ignore[arg-type, assignment]
         off = (values.sum(dim=1) - 1.0).abs()
         own = 2.0**-53 * (output.shape[1] / 32 + 64) * (1.0 + off)
         return off, off + own <= allowed * (1.0 - _MARGIN)
-
-    def _sorted(self, output: torch.Tensor, exact: torch.Tensor, logits: torch.Tensor) -> _Elements:
-        expects_nan, is_nan = exact.isnan(), output.isnan()
-        comparable = output.isfinite() & exact.isfinite()
-        as_infinite = (
-            output.isinf() & (exact.abs() >= special.overflow(self.fmt)) & (output.signbit() == exact.signbit())
-        )
-        nan_mismatch = is_nan != expects_nan
-        if not self.operation.answers_logits:
-            nan_mismatch &= ~(is_nan & (exact == torch.inf) & (logits.amax(dim=1, keepdim=True) != -torch.inf))
-        elif self.operation.parts is not None:
-            # No kernel need look at what the operation itself hides.
-            top = logits.amax(dim=1, keepdim=True)
-            nan_mismatch &= ~((top.isnan() | (top == torch.inf)) & (logits == -torch.inf) & (output == 0))
-        return _Elements(comparable, as_infinite, nan_mismatch, ~(comparable | is_nan | expects_nan | as_infinite))
 
     def _on_a_side(
         self,

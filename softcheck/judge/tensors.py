@@ -53,7 +53,7 @@ def judge_tensors(
     An output of float64, and an operation without ``on_device`` or with named operands, are left to the numpy judge. Raises UsageError if shapes,
     dtypes or devices don't match.
     """
-    if operation.on_device is None or operation.named or fmt == FLOAT64 or x.numel() == 0:
+    if not operation.is_judged_on_device or operation.named or fmt == FLOAT64 or x.numel() == 0:
         inputs, outputs = to_bits(x, fmt), to_bits(y, fmt)
         return judge(inputs, outputs, fmt, fully_masked=fully_masked, arithmetic=arithmetic, operation=operation)
     output_fmt = _check(x, y, fmt, operation)
@@ -73,7 +73,7 @@ def passing(
 
     ``arithmetic`` and ``fully_masked`` are those that the judge uses. Raises UsageError if shapes, dtypes or devices don't match.
     """
-    if operation.on_device is None or operation.named or fmt == FLOAT64 or x.numel() == 0:
+    if not operation.is_judged_on_device or operation.named or fmt == FLOAT64 or x.numel() == 0:
         return torch.zeros(len(x), dtype=torch.bool, device=x.device)
     output_fmt = _check(x, y, fmt, operation)
     rows = TensorJudge(operation, fmt, output_fmt, fully_masked, arithmetic)

@@ -122,14 +122,11 @@ class Attention:
             )
         return self.of_queries(by)
 
-    def on_device(
-        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
-    ) -> Limits:
+    def limits(self, x: "torch.Tensor", fmt: Format, model: Model) -> Limits:
         """Exact values and limits where the heads' matrix lies, [rows * queries, dimension]."""
         from softcheck.operations.torch_attention import attention_limits
 
-        assert scale == 1.0, "an attention has a scale of its own"
-        return attention_limits(x, fmt, model, self.attending, strict=strict)
+        return attention_limits(x, fmt, model, self.attending)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         """By torch's attention where it knows all parameters, else by single operations."""
@@ -263,7 +260,7 @@ def _of(**parameters: Parameter) -> Operation:
         undefined=attention_.undefined,
         scale=attention_.scale,
         scale_text="of sum p |v|",
-        on_device=attention_.on_device,
+        limits=attention_.limits,
     )
 
 

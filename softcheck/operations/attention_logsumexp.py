@@ -80,15 +80,10 @@ class _OfQueries:
             error = self.of.of_queries(errors_of_logarithm(heads, model)) * self.factor
         return bounds_of(error, answers, exact, model)
 
-    def on_device(
-        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
-    ) -> Limits:
+    def limits(self, x: "torch.Tensor", fmt: Format, model: Model) -> Limits:
         from softcheck.operations.torch_attention import attention_logsumexp_limits
 
-        assert scale == 1.0, "an attention has a scale of its own"
-        return attention_logsumexp_limits(
-            x, fmt, model, self.of.attending, self.factor, no_keys=self.no_keys, strict=strict
-        )
+        return attention_logsumexp_limits(x, fmt, model, self.of.attending, self.factor, no_keys=self.no_keys)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         """By single operations in float32."""
@@ -131,7 +126,7 @@ def _of(**parameters: Parameter) -> Operation:
         undefined=of_queries.of.undefined,
         scale=of_queries.scale,
         scale_text="of max(|m| + log-sum, 1)",
-        on_device=of_queries.on_device,
+        limits=of_queries.limits,
     )
 
 

@@ -17,9 +17,9 @@ from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference, with_error
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.drawn import by_blocks, of_elements, of_rows
-from softcheck.operations.expression import backward_error
+from softcheck.operations.expression import backward_error, module_of, quiet
 from softcheck.operations.logsumexp import bounds_of
-from softcheck.operations.operation import Arguments, Limits, Named, Operand, Operation, beside, of_matrix
+from softcheck.operations.operation import Arguments, Exact, Named, Operand, Operation, beside, of_matrix
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.operations.strides import like
@@ -126,14 +126,17 @@ class _Backward:
         """The outputs and gradients of a matrix of values, as a call gets them, in float64."""
         import torch
 
-        x = torch.from_numpy(np.ascontiguousarray(values)).to(getattr(torch, fmt.name))
-        made = self.make(x, frozenset({"y", "grad"}))
-        return made["y"].double().numpy(), made["grad"].double().numpy()
+        x: Any = values
+        is_array = isinstance(x, np.ndarray)
+        x = torch.from_numpy(np.ascontiguousarray(x)) if is_array else x
+        made = self.make(x.to(getattr(torch, fmt.name)), frozenset({"y", "grad"}))
+        y, g = made["y"].double(), made["grad"].double()
+        return (y.numpy(), g.numpy()) if is_array else (y, g)
 
     def factors(self, values: Values, fmt: Format) -> tuple[Values, Values, Values]:
         """p, the terms of the sum, and g: the answer is p (g - sum) or g - p sum."""
         y, g = self.operands(values, fmt)
-        return (np.exp(y), g, g) if self.is_logarithm else (y, y * g, g)
+        return (module_of(y).exp(y), g, g) if self.is_logarithm else (y, y * g, g)
 
     def answer(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
         """In float64, whose own error is that of the sum and of some roundings: products of two such numbers are exact.
@@ -196,24 +199,23 @@ class _Backward:
 
     def scale(self, values: Values, _answers: Values, fmt: Format) -> Values:
         p, terms, g = self.factors(values, fmt)
-        sizes = np.abs(terms).sum(axis=1, keepdims=True)
-        found: Values = np.abs(g) + p * sizes if self.is_logarithm else p * (np.abs(g) + sizes)
+        sizes = abs(terms).sum(axis=1, keepdims=True)
+        found: Values = abs(g) + p * sizes if self.is_logarithm else p * (abs(g) + sizes)
         return found
 
     def bounds(self, values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
-        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        with quiet(values):
             y, g = self.operands(values, exact.fmt)
             error = backward_error(y, g, exact.fmt, model, is_logarithm=self.is_logarithm)
         return bounds_of(error, answers, exact, model)
 
-    def on_device(
-        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
-    ) -> Limits:
-        from softcheck.operations.torch_backward import backward_limits
+    def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:
+        from softcheck.operations.torch_bounds import summing_error
 
-        assert scale == 1.0, "a backward depends on its own operands"
-        made = self.make(x, frozenset({"y", "grad"}))
-        return backward_limits(made["y"], made["grad"], fmt, model, is_logarithm=self.is_logarithm, strict=strict)
+        p, terms, g = self.factors(x, fmt)  # type: ignore[arg-type]
+        total = terms.sum(axis=1, keepdims=True)
+        exact: Any = g - p * total if self.is_logarithm else p * (g - total)
+        return Exact(exact, summing_error(x.shape[1]) * 2.0**fmt.precision)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         return self.by_torch(self.make(x, frozenset({"y", "grad"})))

@@ -14,11 +14,11 @@ from oracles.reference import FullyMasked, Reference
 from softcheck.errors import UsageError
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import LARGEST_EXPONENT, Bounds, Model
-from softcheck.operations.expression import half_ulp
+from softcheck.operations.expression import half_ulp, module_of, quiet
 from softcheck.operations.gradient import Gradient, GradientErrors
-from softcheck.operations.operation import Limits, Operation
+from softcheck.operations.operation import Exact, Operation
 from softcheck.operations.rules import POWERS_SUM_TO_ONE, sum_words
-from softcheck.operations.ulp import Scaled
+from softcheck.operations.ulp import LARGEST, Scaled
 
 if TYPE_CHECKING:
     import torch
@@ -98,67 +98,33 @@ def _in_base_two(natural: Reference) -> Reference:
 def _bounds(plain: Operation, values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
     """The natural logarithm's error times log2(e), and the roundings of products with it."""
     natural = plain.bounds(values, exact, answers / LOG2E, replace(model, rounds_result=False))
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        size = np.abs(answers)
+    xp = module_of(values)
+    with quiet(values):
+        size = abs(answers)
         if not plain.sums_rows and plain.scale is not None:
-            size = np.maximum(size, LOG2E * plain.scale(values, answers / LOG2E, exact.fmt))
+            size = xp.maximum(size, LOG2E * plain.scale(values, answers / LOG2E, exact.fmt))
         hidden = natural.elements == 0
-        error = LOG2E * natural.elements * exact.ulp + 4 * model.roundoff * np.where(np.isfinite(size), size, 0.0)
-        error = np.where(hidden, 0.0, error)
-        rounding = np.where(
-            hidden, 0.0, half_ulp(np.where(np.isfinite(answers), np.abs(answers), 0.0) + error, exact.fmt)
-        )
+        error = LOG2E * natural.elements * exact.ulp + 4 * model.roundoff * xp.where(xp.isfinite(size), size, 0.0)
+        error = xp.where(hidden, 0.0, error)
+        sizes = xp.where(xp.isfinite(answers), abs(answers), 0.0) + error
+        rounding = xp.where(hidden, 0.0, half_ulp(sizes, exact.fmt))
         total = error + rounding if model.rounds_result else error
-        elements = np.minimum(total / exact.ulp, np.finfo(np.float64).max)
-        sums = natural.sums
+        elements, sums = xp.clip(total / exact.ulp, None, LARGEST), natural.sums
         if plain.sums_rows:
-            grown = np.expm1(np.minimum(total / LOG2E, LARGEST_EXPONENT))
-            sums = np.minimum((np.exp2(answers) * grown).sum(axis=1) + _SUMMED, values.shape[1] + 1.0)
+            grown = xp.expm1(xp.clip(total / LOG2E, None, LARGEST_EXPONENT))
+            sums = xp.clip((xp.exp2(answers) * grown).sum(axis=1) + _SUMMED, None, values.shape[1] + 1.0)
     return Bounds(elements, rounding / exact.ulp, model.rounds_result, sums)
 
 
-def _on_device(
-    plain: Operation,
-    x: "torch.Tensor",
-    fmt: Format,
-    model: Model | None,
-    *,
-    strict: bool = False,
-    scale: float = 1.0,
-) -> Limits:
-    """The same on a device."""
-    import torch
-
-    from softcheck.operations import torch_bounds
-
+def _on_device(plain: Operation, x: "torch.Tensor", fmt: Format) -> Exact:
     assert plain.on_device is not None
-    assert scale == 1.0, "an operation of base 2 has a scale of its own"
-    natural = plain.on_device(x, fmt, None if model is None else replace(model, rounds_result=False), strict=strict)
-    exact = natural.exact * LOG2E
-    size = exact.abs()
-    unit = size.clamp(min=LOG2E)
-    if not plain.sums_rows:
-        top = x.amax(dim=1, keepdim=True).to(torch.float64)
-        size = unit = torch.maximum(unit, (top.abs() + (natural.exact - top)) * LOG2E).nan_to_num_(nan=1.0)
-    per_ulp = torch_bounds.inverse_ulp(unit, fmt, strict=strict, of_scale=True)
+    natural = plain.on_device(x, fmt)
     # The constant and the product round.
-    found = natural._replace(
-        exact=exact, per_ulp=per_ulp, uncertainty=natural.uncertainty + 2.0 ** (fmt.precision - 52), sums=None
-    )
-    if model is None or natural.limits is None:
-        return found
-    error = natural.limits / natural.per_ulp * LOG2E + 4 * model.roundoff * size
-    if model.rounds_result:
-        error += half_ulp(exact.abs() + error, fmt)
-    if plain.sums_rows:
-        grown = torch.expm1((error / LOG2E).clamp_(max=LARGEST_EXPONENT)).mul_(torch.exp2(exact))
-        found = found._replace(sums=(grown.sum(dim=1) + _SUMMED).clamp_(max=x.shape[1] + 1.0))
-    return found._replace(limits=error * per_ulp)
+    return Exact(natural.values * LOG2E, natural.uncertainty + 2.0 ** (fmt.precision - 52))
 
 
 def _powers(outputs: Values) -> Values:
-    """The probabilities of outputs, which may be a tensor too."""
-    found: Values = np.exp2(outputs) if isinstance(outputs, np.ndarray) else outputs.exp2()
+    found: Values = module_of(outputs).exp2(outputs)
     return found
 
 

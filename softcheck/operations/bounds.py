@@ -20,7 +20,7 @@ import numpy as np
 from oracles.formats import Values
 from softcheck.operations import expression
 from softcheck.operations.model import LARGEST_EXPONENT, VANISHED, Model, depth, model
-from softcheck.operations.ulp import Flags, Scaled, scale
+from softcheck.operations.ulp import Flags, Scaled
 
 __all__ = [
     "LARGEST_EXPONENT",
@@ -65,7 +65,9 @@ class Bounds:
         """
         if self.below is None:
             return self
-        return replace(self, elements=np.where(output < probabilities, self.below, self.elements))
+        return replace(
+            self, elements=expression.module_of(output).where(output < probabilities, self.below, self.elements)
+        )
 
 
 def bounds(values: Values, exact: Scaled, probabilities: Values, constants: Model) -> Bounds:
@@ -76,37 +78,40 @@ def bounds(values: Values, exact: Scaled, probabilities: Values, constants: Mode
     add up to its d, so they are already in c d; each rescaling then has one exp and one product more, and there is at
     most one per addition.
     """
-    columns = values.shape[1]
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+    xp, columns = expression.module_of(values), values.shape[1]
+    with expression.quiet(values):
         logarithmic, weighted = logarithmic_errors(values, probabilities, constants)
-        masked = np.isneginf(values)
+        masked = xp.isneginf(values)
         longest = depth(columns, constants.lanes)
         additions = longest * constants.addition + columns * constants.underflow + constants.denominator
-        common = weighted + additions + constants.division + longest * constants.rescale
-        logarithmic += common[:, None]
-        limit = np.expm1(np.minimum(logarithmic, LARGEST_EXPONENT))
+        own = additions + constants.division + longest * constants.rescale
+        logarithmic += weighted + own
+        limit = xp.expm1(xp.clip(logarithmic, None, LARGEST_EXPONENT))
         limit *= exact.high
         far = logarithmic > ONE_SIDED
-        underflown = exact.in_ulps(constants.underflow) * _smallest_sum_inverse(values, common - weighted, constants)
+        left = _left_at_maximum(values, constants)
+        # The largest logit's own exponential is exactly 1, so the sum is at least 1 but for its rounding.
+        underflown = exact.in_ulps(constants.underflow) * xp.exp(xp.clip(left + own, None, LARGEST_EXPONENT))
         if constants.rounds_logits:
-            _add_underflown(limit, values, probabilities, logarithmic, exact)
+            limit = _with_underflown(limit, values, probabilities, logarithmic, exact)
         limit += underflown
         # Errors too large for this arithmetic promise nothing, however small g is.
-        limit[(logarithmic > LARGEST_EXPONENT) & ~masked] = np.finfo(np.float64).max
+        lost = (logarithmic > LARGEST_EXPONENT) & ~masked
+        if expression.some(lost):
+            limit = xp.where(lost, np.finfo(np.float64).max, limit)
         rounding = _rounding(limit, logarithmic, constants)
-        if masked.any():
-            rounding = np.where(masked, 0.0, rounding)
-        elements = limit + rounding if constants.rounds_result else limit
+        if expression.some(masked):
+            rounding = xp.where(masked, 0.0, rounding)
         # An output lies in [0, 1] or is out of range, so no error needs a bound above 1, and no sum a bound above n.
-        np.minimum(elements, exact.in_ulps(2.0), out=elements)
+        elements = xp.minimum(limit + rounding if constants.rounds_result else limit, exact.in_ulps(2.0))
         below = None
-        if far.any():
-            far &= ~_may_overflow(values, probabilities, weighted + additions, constants)
-            below = np.where(far, np.minimum(_below(logarithmic, underflown, exact, constants), elements), elements)
-        rescaling = 2 * weighted + longest * constants.rescale if constants.rescale else np.zeros(len(weighted))
-        sums = sum_allowance((rounding * exact.ulp).sum(axis=1), columns, rescaling + additions, constants)
-        np.minimum(sums, columns + 1.0, out=sums)
-    return Bounds(elements, rounding, constants.rounds_result, sums, below)
+        if expression.some(far):
+            far &= ~_may_overflow(probabilities, weighted + additions + left, constants)
+            below = xp.where(far, xp.minimum(_below(logarithmic, underflown, exact, constants), elements), elements)
+        of_sum = additions + longest * constants.rescale
+        of_sum = of_sum + (2 * weighted[:, 0] if constants.rescale else xp.zeros_like(weighted[:, 0]))
+        sums = sum_allowance((rounding * exact.ulp).sum(axis=1), columns, of_sum, constants)
+    return Bounds(elements, rounding, constants.rounds_result, xp.clip(sums, None, columns + 1.0), below)
 
 
 def sum_allowance(roundings: Values, columns: int, additions: Values, constants: Model) -> Values:
@@ -115,43 +120,39 @@ def sum_allowance(roundings: Values, columns: int, additions: Values, constants:
     ``roundings`` are the sums of half ULPs over each row, and ``additions`` the logarithmic errors of the denominators.
     The errors of the exponentials cancel, because the same exponentials stand above and below the fraction bar.
     """
-    return roundings + np.expm1(additions + constants.division) + columns * constants.underflow
+    grown: Values = expression.module_of(additions).expm1(additions + constants.division)
+    return roundings + grown + columns * constants.underflow
 
 
 def logarithmic_errors(values: Values, probabilities: Values, constants: Model) -> tuple[Values, Values]:
-    """A of each element, [rows, columns], and the logarithm of exp(A)'s mean weighted by the probabilities, [rows]."""
-    top = values.max(axis=1, keepdims=True)
+    """A of each element, [rows, columns], and the logarithm of exp(A)'s mean weighted by the probabilities, [rows, 1]."""
+    top = expression.largest(values)
     rounded = expression.of_logits(values, top, constants) if constants.rounds_logits else None
     errors = expression.exponent_errors(values - top, rounded, constants)
-    return errors, expression.mean_growth(errors, probabilities, constants)[:, 0]
-
-
-def _smallest_sum_inverse(values: Values, common: Values, constants: Model) -> Values:
-    """Largest factor by which dividing by the computed sum enlarges an underflow in a numerator, [rows, 1].
-
-    The largest logit's own exponential is exactly 1, so the sum is at least 1 but for its rounding, ``common``. Only a
-    fused scaling leaves an exponent there.
-    """
-    common = common + _left_at_maximum(values, constants)
-    return np.exp(np.minimum(common, LARGEST_EXPONENT))[:, None]
+    return errors, expression.mean_growth(errors, probabilities, constants)
 
 
 def _left_at_maximum(values: Values, constants: Model) -> Values:
-    """Largest distance of the largest logit's own exponential from 1, in the logarithm, [rows]."""
-    if not constants.rounds_logits:
-        return np.zeros(len(values))
-    errors: Values = constants.left_at_maximum * np.abs(values.max(axis=1)) + constants.exponential
-    return errors
+    """Largest distance of the largest logit's own exponential from 1, in the logarithm, [rows, 1]: that of a fused scaling."""
+    top: Values = abs(expression.largest(values))
+    if constants.rounds_logits:
+        return constants.left_at_maximum * top + constants.exponential
+    nothing: Values = expression.module_of(top).zeros_like(top)
+    return nothing
 
 
-def _add_underflown(limit: Values, values: Values, probabilities: Values, logarithmic: Values, exact: Scaled) -> None:
+def _with_underflown(
+    limit: Values, values: Values, probabilities: Values, logarithmic: Values, exact: Scaled
+) -> Values:
     """Raises ``limit`` where g underflows even in float64, but the exponent's error is as large as the exponent.
 
     There g exp(B) <= exp(B - d).
     """
-    distance = np.minimum(values.max(axis=1, keepdims=True) - values, np.finfo(np.float64).max)
-    reachable = scale(np.exp(np.minimum(logarithmic - distance, 0.0)), -exact.quantum, exact.fmt)
-    np.copyto(limit, np.maximum(limit, reachable), where=(probabilities == 0) & np.isfinite(values))
+    xp = expression.module_of(values)
+    distance = xp.clip(expression.largest(values) - values, None, np.finfo(np.float64).max)
+    reachable = exact.in_ulps(xp.exp(xp.clip(logarithmic - distance, None, 0.0)))
+    found: Values = xp.where((probabilities == 0) & xp.isfinite(values), xp.maximum(limit, reachable), limit)
+    return found
 
 
 def _below(logarithmic: Values, underflown: Values, exact: Scaled, constants: Model) -> Values:
@@ -159,23 +160,23 @@ def _below(logarithmic: Values, underflown: Values, exact: Scaled, constants: Mo
 
     Each is the sum of g - g exp(-B), the underflow, and the rounding of g exp(-B).
     """
-    least = exact.high * np.exp(-logarithmic)
-    errors = exact.high - least + underflown
+    least = exact.high * expression.module_of(logarithmic).exp(-logarithmic)
+    errors: Values = exact.high - least + underflown
     if constants.rounds_result:
         errors += least * exact.fmt.unit_roundoff + exact.in_ulps(0.5 * exact.fmt.least_subnormal)
     return errors
 
 
-def _may_overflow(values: Values, probabilities: Values, additions: Values, constants: Model) -> Flags:
+def _may_overflow(probabilities: Values, additions: Values, constants: Model) -> Flags:
     """Rows whose sum may be infinite in the type of the sum, so that every output is 0, [rows, 1].
 
     The exact sum is 1 over the largest probability. ``additions`` bounds the rise of the computed sum, in the
     logarithm.
     """
+    xp = expression.module_of(probabilities)
     # 0 where a row is masked as a whole.
-    largest = probabilities.max(axis=1)
-    rises = additions - np.log(np.fmax(largest, np.finfo(np.float64).tiny)) + _left_at_maximum(values, constants)
-    overflows: Flags = (rises >= math.log(constants.largest_sum))[:, None]
+    top = xp.clip(expression.largest(probabilities), np.finfo(np.float64).tiny, None)
+    overflows: Flags = additions - xp.log(top) >= math.log(constants.largest_sum)
     return overflows
 
 
@@ -187,9 +188,9 @@ def _rounding(limit: Values, logarithmic: Values, constants: Model) -> Values:
     ulp(g) still holds. Otherwise ulp(g e^B) <= 2 e^B ulp(g).
     """
     if not constants.rounds_result:
-        return np.full((1, 1), 0.5)
-    half = 0.5 + 0.5 * logarithmic
-    far = limit > 0.5
-    if far.any():
-        half[far] = np.exp(logarithmic[far])
-    return half
+        constant: Values = expression.module_of(limit).full_like(limit[:1, :1], 0.5)
+        return constant
+    half, far = 0.5 + 0.5 * logarithmic, limit > 0.5
+    xp = expression.module_of(limit)
+    found: Values = xp.where(far, xp.exp(logarithmic), half) if expression.some(far) else half
+    return found

@@ -1,6 +1,5 @@
 """An operation of capped logits, such as softmax(c tanh(x / c)). Its bound is derived in docs/bounds.md, section 28."""
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,9 @@ from softcheck.errors import UsageError
 from softcheck.operations import softcap as caps
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import Bounds, Model
+from softcheck.operations.expression import largest, module_of
 from softcheck.operations.gradient import ROUNDINGS, Gradient, GradientErrors, computed_in
-from softcheck.operations.operation import Limits, Operation
+from softcheck.operations.operation import Exact, Operation
 from softcheck.operations.ulp import Flags, Scaled
 
 if TYPE_CHECKING:
@@ -59,20 +59,15 @@ class _Capped:
         return self.inner.scale(self.logits(values), answers, fmt)
 
     def undefined(self, values: Values, _fmt: Format) -> Flags:
-        largest = np.where(np.isneginf(values), 0.0, np.abs(values)).max(axis=1, initial=0.0)
-        found: Flags = largest * max(self.factor, 1.0) > FLOAT32.max
+        xp = module_of(values)
+        sizes = largest(xp.where(xp.isneginf(values), 0.0, abs(values)))[:, 0]
+        found: Flags = sizes * max(self.factor, 1.0) > FLOAT32.max
         return found
 
-    def on_device(
-        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
-    ) -> Limits:
+    def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:
         assert self.inner.on_device is not None
-        assert scale == 1.0, "a capped logit has a scale of its own"
-        of_capped = None if model is None else caps.with_cap(model, self.softcap)
-        found = self.inner.on_device(caps.capped_tensor(x, self.cap), fmt, of_capped, strict=strict)
-        largest = x.abs().masked_fill_(x == -math.inf, 0.0).amax(dim=1).double() * max(self.factor, 1.0)
-        own = 4 * caps.RELATIVE * self.softcap * 2.0**fmt.precision
-        return found._replace(undefined=largest > FLOAT32.max, uncertainty=found.uncertainty + own)
+        found = self.inner.on_device(caps.capped(x.double(), self.cap), fmt)  # type: ignore[arg-type]
+        return found._replace(uncertainty=found.uncertainty + 4 * caps.RELATIVE * self.softcap * 2.0**fmt.precision)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         import torch

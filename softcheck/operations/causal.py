@@ -16,8 +16,9 @@ from softcheck.errors import UsageError, near_matches
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.block import reshaped
 from softcheck.operations.bounds import Bounds, Model
+from softcheck.operations.expression import like, module_of
 from softcheck.operations.gradient import GradientErrors, reshaped_errors
-from softcheck.operations.operation import Limits, Operation
+from softcheck.operations.operation import Exact, Operation
 from softcheck.operations.ulp import Flags, Scaled
 
 if TYPE_CHECKING:
@@ -64,8 +65,9 @@ class _Causal:
 
     def logits(self, values: Values, _fmt: Format | None = None) -> Values:
         shape = self.matrix(values.shape[1])
-        seen = np.tile(visible(*shape, self.alignment), (len(values), 1))
-        return np.where(seen, np.ascontiguousarray(values).reshape(seen.shape), -np.inf)
+        seen = like(values, visible(*shape, self.alignment))
+        found: Values = module_of(values).where(seen, values.reshape(len(values), *shape), -np.inf)
+        return found.reshape(-1, shape[1])
 
     def answer(self, values: Values, fmt: Format, fully_masked: FullyMasked) -> Reference:
         return reshaped(self.plain.answer(self.logits(values), fmt, fully_masked), values.shape)
@@ -87,30 +89,15 @@ class _Causal:
     def undefined(self, values: Values, fmt: Format) -> Flags:
         assert self.plain.undefined is not None
         lost = self.plain.undefined(self.logits(values), fmt).reshape(len(values), self.matrix(values.shape[1])[0])
-        found: Flags = np.logical_or.reduce(lost, axis=1)
+        found: Flags = lost.any(axis=1)  # type: ignore[assignment]
         return found
 
-    def logits_of_tensor(self, x: "torch.Tensor") -> "torch.Tensor":
-        import torch
-
-        shape = self.matrix(x.shape[1])
-        hidden = torch.from_numpy(~visible(*shape, self.alignment)).to(x.device)
-        return x.reshape(len(x), *shape).masked_fill(hidden, float("-inf")).flatten(0, 1)
-
-    def on_device(
-        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
-    ) -> Limits:
+    def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:
         assert self.plain.on_device is not None
-        assert scale == 1.0, "a masked operation has a scale of its own"
-        logits = self.logits_of_tensor(x)
-        found = self.plain.on_device(logits, fmt, model, strict=strict)._replace(logits=logits)
-        if found.undefined is None:
-            return found
-        lost = found.undefined.view(len(x), -1)
-        return found._replace(undefined=lost.any(dim=1, keepdim=True).expand_as(lost).flatten())
+        return self.plain.on_device(self.logits(x.double()), fmt)  # type: ignore[arg-type]
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
-        return self.plain.yardstick(self.logits_of_tensor(x)).view(x.shape)
+        return self.plain.yardstick(self.logits(x)).view(x.shape)  # type: ignore[arg-type]
 
     def gradient_errors(
         self, found: Values, grads: Values, values: Values, _answer: Reference, fmt: Format, arithmetic: Arithmetic

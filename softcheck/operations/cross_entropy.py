@@ -15,8 +15,6 @@ Errors are counted in ulp(max(|m| + L + |x_t|, 1)), since most kernels subtract 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.errors import UsageError, near_matches
@@ -24,9 +22,10 @@ from softcheck.operations import scaled as scales
 from softcheck.operations import softcap as caps
 from softcheck.operations import weights
 from softcheck.operations.bounds import Bounds, Model
+from softcheck.operations.expression import module_of
 from softcheck.operations.log_softmax import LOG_SOFTMAX
 from softcheck.operations.logsumexp import bounds_of, shown
-from softcheck.operations.operation import Limits, Named, Operand, Operation
+from softcheck.operations.operation import Exact, Named, Operand, Operation
 from softcheck.operations.reduction import REDUCTIONS, Reduced, batch_of
 from softcheck.operations.row_gradient import gradient_of_rows
 from softcheck.operations.row_loss import RowLoss
@@ -58,18 +57,14 @@ class _EachRow:
         return self.losses.prove(values, fmt)
 
     def scale(self, values: Values, _answers: Values, _fmt: Format) -> Values:
-        return np.maximum(self.losses.scale(values), 1.0)
+        found: Values = module_of(values).clip(self.losses.scale(values), 1.0, None)
+        return found
 
     def bounds(self, values: Values, exact: Scaled, answers: Values, constants: Model) -> Bounds:
         return bounds_of(self.losses.errors(values, answers, constants), answers, exact, constants)
 
-    def on_device(
-        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
-    ) -> Limits:
-        from softcheck.operations.torch_logarithms import cross_entropy_limits
-
-        assert scale == 1.0, "a cross-entropy depends on the logits themselves"
-        return cross_entropy_limits(x, fmt, model, self.losses, strict=strict)
+    def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:
+        return self.losses.on_device(x, fmt)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         return torch_losses(self.losses, x)[:, None]

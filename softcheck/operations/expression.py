@@ -3,6 +3,7 @@
 docs/bounds.md derives them: sections 4 to 6, 19, 22 and 25. Importing this loads no torch.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,6 +35,35 @@ def module_of(array: Array) -> Any:
     import torch
 
     return torch
+
+
+def quiet(values: Array) -> AbstractContextManager[None]:
+    """Returns a context in which arrays overflow, underflow and have no answer without a warning, as tensors do."""
+    is_array = isinstance(values, np.ndarray)
+    return np.errstate(over="ignore", under="ignore", invalid="ignore") if is_array else nullcontext()
+
+
+def like(values: Array, array: Any) -> Array:
+    """Returns one of numpy's arrays where the values lie."""
+    return array if isinstance(values, np.ndarray) else module_of(values).from_numpy(array).to(values.device)
+
+
+def largest(values: Array) -> Array:
+    """Returns the maximum of each row, [rows, 1]; -inf without columns, NaN with a NaN."""
+    if isinstance(values, np.ndarray):
+        return values.max(axis=1, keepdims=True, initial=-np.inf)
+    return values.amax(dim=1, keepdim=True)
+
+
+def gathered(values: Array, index: Array) -> Array:
+    """Returns the elements of each row at columns, [rows, 1]."""
+    xp = module_of(values)
+    return xp.take_along_axis(values, index, axis=1) if xp is np else xp.take_along_dim(values, index, dim=1)
+
+
+def some(flags: Array) -> bool:
+    """Returns whether flags may be set. Tensors are not looked at, so that nobody waits for a device."""
+    return not isinstance(flags, np.ndarray) or bool(flags.any())
 
 
 def half_ulp(size: Array, fmt: Format) -> Array:

@@ -23,7 +23,15 @@ from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import LARGEST_EXPONENT, Bounds, Model, logarithmic_errors
 from softcheck.operations.capped import capped
 from softcheck.operations.causal import masked_by_position
-from softcheck.operations.expression import half_ulp, log_softmax_error, logarithm_error, of_logits
+from softcheck.operations.expression import (
+    half_ulp,
+    largest,
+    log_softmax_error,
+    logarithm_error,
+    module_of,
+    of_logits,
+    quiet,
+)
 from softcheck.operations.gradient import (
     ROUNDINGS,
     Gradient,
@@ -34,7 +42,7 @@ from softcheck.operations.gradient import (
     output_errors,
     softmax_size,
 )
-from softcheck.operations.operation import Limits, Operand, Operation
+from softcheck.operations.operation import Exact, Operand, Operation
 from softcheck.operations.rules import (
     FINITE_WHERE_DUE,
     NAN_WHERE_DUE,
@@ -45,7 +53,7 @@ from softcheck.operations.rules import (
 )
 from softcheck.operations.scaled import scaled
 from softcheck.operations.softmax import SOFTMAX
-from softcheck.operations.ulp import Scaled
+from softcheck.operations.ulp import LARGEST, Scaled
 
 if TYPE_CHECKING:
     import torch
@@ -66,12 +74,12 @@ def _prove(values: Values, _fmt: Format, fully_masked: FullyMasked) -> Reference
 
 
 def _scale(_values: Values, answers: Values, _fmt: Format) -> Values:
-    return np.ones_like(answers)
+    ones: Values = module_of(answers).ones_like(answers)
+    return ones
 
 
 def _powers(outputs: Values) -> Values:
-    """The probabilities of outputs, which may be a tensor too."""
-    found: Values = np.exp(outputs) if isinstance(outputs, np.ndarray) else outputs.exp()
+    found: Values = module_of(outputs).exp(outputs)
     return found
 
 
@@ -80,36 +88,24 @@ def _decimal(row: Values, column: int, _fmt: Format, fully_masked: FullyMasked) 
 
 
 def _bounds(values: Values, exact: Scaled, logarithms: Values, constants: Model) -> Bounds:
-    fmt, columns = exact.fmt, values.shape[1]
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        probabilities = np.exp(logarithms)
-        top = values.max(axis=1, keepdims=True)
-        rounded = of_logits(values, top, constants) if constants.rounds_logits else None
+    fmt, columns, xp = exact.fmt, values.shape[1], module_of(values)
+    with quiet(values):
+        rounded = of_logits(values, largest(values), constants) if constants.rounds_logits else None
         of_sum = logarithm_errors(values, logarithms, constants)
-        largest_answer = logarithms.max(axis=1, keepdims=True)
-        error = log_softmax_error(logarithms, -largest_answer, of_sum, rounded, constants)
-        masked = np.isneginf(values)
-        rounding = np.where(masked, 0.0, half_ulp(np.abs(logarithms) + error, fmt))
-        total = error + rounding if constants.rounds_result else error
-        total[masked] = 0.0
-        sums = (probabilities * np.expm1(np.minimum(total, LARGEST_EXPONENT))).sum(axis=1) + SUMMED
-        np.minimum(sums, columns + 1.0, out=sums)
-        elements = np.minimum(total / exact.ulp, np.finfo(np.float64).max)
-    return Bounds(elements, rounding / exact.ulp, constants.rounds_result, sums)
-
-
-def largest(values: Values) -> Values:
-    """The maximum of each row, [rows, 1]; -inf without columns, NaN with a NaN."""
-    found: Values = values.max(axis=1, keepdims=True, initial=-np.inf)
-    return found
+        error = log_softmax_error(logarithms, -largest(logarithms), of_sum, rounded, constants)
+        masked = xp.isneginf(values)
+        rounding = xp.where(masked, 0.0, half_ulp(abs(logarithms) + error, fmt))
+        total = xp.where(masked, 0.0, error + rounding if constants.rounds_result else error)
+        sums = (xp.exp(logarithms) * xp.expm1(xp.clip(total, None, LARGEST_EXPONENT))).sum(axis=1) + SUMMED
+        elements = xp.clip(total / exact.ulp, None, LARGEST)
+    return Bounds(elements, rounding / exact.ulp, constants.rounds_result, xp.clip(sums, None, columns + 1.0))
 
 
 def logarithm_errors(values: Values, logarithms: Values, constants: Model) -> Values:
     """Returns the absolute errors of the logarithms of rows' sums, [rows, 1]; ``logarithms`` is the exact log-softmax."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        _, weighted = logarithmic_errors(values, np.exp(logarithms), constants)
-        logarithm = -logarithms.max(axis=1, keepdims=True)
-        found: Values = logarithm_error(logarithm, weighted[:, None], values.shape[1], constants)
+    with quiet(values):
+        _, weighted = logarithmic_errors(values, module_of(logarithms).exp(logarithms), constants)
+        found: Values = logarithm_error(-largest(logarithms), weighted, values.shape[1], constants)
     return found
 
 
@@ -148,12 +144,11 @@ def _second_size(p: "torch.Tensor", g: "torch.Tensor", w: "torch.Tensor") -> "to
     return 4 * softmax_size(p, w) * g.abs().sum(dim=1, keepdim=True)
 
 
-def _on_device(
-    x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
-) -> Limits:
-    from softcheck.operations.torch_logarithms import log_softmax_limits
+def _on_device(x: "torch.Tensor", fmt: Format, *, scale: float = 1.0) -> Exact:
+    from softcheck.operations.torch_bounds import exponentials, summing_error
 
-    return log_softmax_limits(x, fmt, model, strict=strict, scale=scale)
+    found = exponentials(x, scale)
+    return Exact(found.below - found.total.log(), summing_error(x.shape[1]) * 2.0**fmt.precision)
 
 
 def _yardstick(x: "torch.Tensor") -> "torch.Tensor":

@@ -18,12 +18,12 @@ from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference, with_error
 from softcheck.operations.base import in_base
 from softcheck.operations.bounds import Bounds, Model
-from softcheck.operations.expression import half_ulp, logsumexp_error
-from softcheck.operations.log_softmax import LOG_SOFTMAX, largest, logarithm_errors
-from softcheck.operations.operation import Limits, Operand, Operation
+from softcheck.operations.expression import half_ulp, largest, logsumexp_error, module_of, quiet
+from softcheck.operations.log_softmax import LOG_SOFTMAX, logarithm_errors
+from softcheck.operations.operation import Exact, Operand, Operation
 from softcheck.operations.row_gradient import gradient_of_rows, plain_terms
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
-from softcheck.operations.ulp import Scaled
+from softcheck.operations.ulp import LARGEST, Scaled
 
 if TYPE_CHECKING:
     import torch
@@ -95,15 +95,16 @@ def _decimal(row: Values, _column: int, fmt: Format, masked: FullyMasked) -> str
 
 def _scale(values: Values, answers: Values, _fmt: Format) -> Values:
     top = largest(values)
-    size: Values = np.maximum(np.abs(top) + (answers - top), 1.0)
+    size: Values = module_of(values).clip(abs(top) + (answers - top), 1.0, None)
     return size
 
 
 def error_of_logarithm(values: Values, constants: Model) -> Values:
     """Returns the largest error of the logarithm of each row's sum of exponentials below its maximum, [rows, 1]."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+    with quiet(values):
         below = values - largest(values)
-        return logarithm_errors(values, below - np.log(np.exp(below).sum(axis=1, keepdims=True)), constants)
+        xp = module_of(values)
+        return logarithm_errors(values, below - xp.log(xp.exp(below).sum(axis=1, keepdims=True)), constants)
 
 
 def bounds_of(errors: Values, answers: Values, exact: Scaled, constants: Model) -> Bounds:
@@ -111,11 +112,12 @@ def bounds_of(errors: Values, answers: Values, exact: Scaled, constants: Model) 
 
     An answer without an error is not rounded either. Sums have no bound.
     """
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        rounding = np.where(errors == 0, 0.0, half_ulp(np.abs(answers) + errors, exact.fmt))
+    with quiet(errors):
+        xp = module_of(errors)
+        rounding = xp.where(errors == 0, 0.0, half_ulp(abs(answers) + errors, exact.fmt))
         total = errors + rounding if constants.rounds_result else errors
-        elements = np.clip(total / exact.ulp, np.finfo(np.float64).tiny, np.finfo(np.float64).max)
-    return Bounds(elements, rounding / exact.ulp, constants.rounds_result, np.full(len(errors), np.inf))
+        elements = xp.clip(total / exact.ulp, np.finfo(np.float64).tiny, LARGEST)
+    return Bounds(elements, rounding / exact.ulp, constants.rounds_result, xp.full_like(errors[:, 0], np.inf))
 
 
 def _bounds(values: Values, exact: Scaled, answers: Values, constants: Model) -> Bounds:
@@ -123,13 +125,13 @@ def _bounds(values: Values, exact: Scaled, answers: Values, constants: Model) ->
     return bounds_of(error, answers, exact, constants)
 
 
-def _on_device(
-    x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
-) -> Limits:
-    from softcheck.operations.torch_logarithms import logsumexp_limits
+def _on_device(x: "torch.Tensor", fmt: Format) -> Exact:
+    import torch
 
-    assert scale == 1.0, "a log-sum-exp depends on the logits themselves"
-    return logsumexp_limits(x, fmt, model, strict=strict)
+    from softcheck.operations.torch_bounds import exponentials, of_rows
+
+    found = exponentials(x)
+    return of_rows(torch.where(found.top.isfinite(), found.top + found.total.log(), found.top), x.shape[1], fmt)
 
 
 def _yardstick(x: "torch.Tensor") -> "torch.Tensor":

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,50 +96,43 @@ CERTAIN = 2.0**-12
 """ULPs of the largest error of an exact value whose figures count: the numpy judge asks Arb from four times as many on."""
 
 
+class Exact(NamedTuple):
+    """Exact values of a matrix from torch's float64 where it lies, [rows, columns], or [rows, 1] with one answer for each row.
+
+    Those of a row with NaN, with +inf or of -inf alone are the convention's, with NaN for a row of -inf.
+    """
+
+    values: "torch.Tensor"
+    uncertainty: float
+    """The largest error of a value in ULPs, where it counts: at most half an ULP's 2^-10th."""
+
+
 class Limits(NamedTuple):
     """Exact values and limits of a matrix on a device; all float64, [rows, columns], or [rows, 1] with one answer for each row.
 
-    Of an operation with ``parts`` each part of an answer is a row here, [rows * parts, numbers of a part].
+    Of an operation with ``parts`` each part of an answer is a row here, [rows * parts, numbers of a part]. Limits of special rows
+    have no meaning.
     """
 
     exact: "torch.Tensor"
     per_ulp: "torch.Tensor"
     """1 / ulp(r), a power of two."""
-    limits: "torch.Tensor | None"
-    """The largest error allowed, in ULPs, 0 where the answer is settled; None if no arithmetic was given."""
-    sums: "torch.Tensor | None"
-    """Largest |sum - 1| of each row, float64 [rows]; None if no arithmetic was given or no rule is about sums."""
-    uncertainty: "float | torch.Tensor" = 0.0
-    """The largest error of ``exact`` in ULPs, where it counts: at most half an ULP's 2^-10th, or as large as you like where
-    each row has its own, [rows]."""
+    limits: "torch.Tensor"
+    """The largest error allowed, in ULPs, 0 where the answer is settled."""
+    uncertainty: "float | torch.Tensor"
+    """The largest error of ``exact`` in ULPs, where it counts; of any size where each row has its own, [rows]."""
+    logits: "torch.Tensor"
+    """The logits of each row, or the largest, [rows, 1]: NaN or +inf where a part sees such a logit, -inf where it sees none."""
+    sums: "torch.Tensor | None" = None
+    """Largest |sum - 1| of each row, float64 [rows]; None if no rule is about sums."""
     below: "torch.Tensor | None" = None
     """The limits of outputs below the exact value, where they differ from ``limits``; None if they are the same."""
     undefined: "torch.Tensor | None" = None
     """The rows whose answer nobody promises, bool [rows]; None if there are none."""
-    logits: "torch.Tensor | None" = None
-    """The logits of the parts of answers, [rows * parts, keys], or the largest of each part, [rows * parts, 1]: NaN or +inf where the
-    part sees such a logit, -inf where it sees none. None if there are no parts."""
     least: "torch.Tensor | None" = None
     """The least value that keeps the rule of a range; None if an operation has one range for all elements, or none."""
     most: "torch.Tensor | None" = None
     """The largest such value."""
-
-
-class OnDevice(Protocol):
-    """Exact values and limits of a [rows, columns] tensor from torch's float64, for many rows at once.
-
-    The exact values of a row with NaN, with +inf or of -inf alone are the convention's, with NaN for a row of -inf; its limits
-    have no meaning. Without ``strict`` no error seems larger than it is, so that rows can be ranked; with it no error seems
-    smaller, so that what keeps its limit can be passed.
-    """
-
-    def __call__(
-        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
-    ) -> Limits:
-        """Returns exact values alone if no arithmetic is given, ``fmt`` being the output's format.
-
-        Only an operation that depends on differences of logits alone takes a ``scale`` of theirs.
-        """
 
 
 def as_they_are(outputs: Values) -> Values:
@@ -228,8 +221,11 @@ class Operation:
     operand_gradients: "Callable[[Values, Values, Format, Model], Mapping[str, tuple[Values, Values]]] | None" = None
     """Returns the exact gradient by each operand and the largest error of one, float64 [rows, length, dimension], from the inputs' values, the
     output's gradient, [rows, parts * numbers], the format and the arithmetic's constants; None if they are not looked at."""
-    on_device: OnDevice | None = None
-    """Returns exact values and limits where a tensor lies. Without it there is no search for the worst row."""
+    on_device: "Callable[..., Exact] | None" = None
+    """Returns exact values where a tensor lies, from the tensor and the output's format. Functions of the operation then take tensors for
+    values too. Without it there is no search for the worst row."""
+    limits: "Callable[[torch.Tensor, Format, Model], Limits] | None" = None
+    """Returns limits too, for an operation whose other functions take arrays alone, and that has no ``on_device``."""
 
     def naming(self, named: Named) -> "Operation":
         """Returns the operation for the operands that a case names."""
@@ -267,6 +263,11 @@ class Operation:
         if self.parts is not None:
             return self.parts(columns)
         return (1, 1 if self.answers_rows else columns)
+
+    @property
+    def is_judged_on_device(self) -> bool:
+        """True if outputs can be judged where they lie."""
+        return self.on_device is not None or self.limits is not None
 
     def output_shape(self, rows: int, columns: int) -> tuple[int, int]:
         """Returns the shape of an output as it is judged: the parts of a row's answer stand one behind the other."""

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oracles import loss
-from oracles.formats import FLOAT32, Format, Values
+from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference, with_error
 from softcheck.operations.bounds import Bounds, Model
+from softcheck.operations.expression import like, module_of, quiet
 from softcheck.operations.logsumexp import bounds_of
-from softcheck.operations.operation import Limits
+from softcheck.operations.operation import Exact
 from softcheck.operations.row_gradient import RowTerms
 from softcheck.operations.row_loss import Divisors, RowLoss, largest_terms, with_proven
 from softcheck.operations.ulp import Flags, Scaled
@@ -87,20 +88,21 @@ class Reduced:
     def scale(self, values: Values, _answers: Values, _fmt: Format) -> Values:
         """The sizes of all terms, summed up as the losses are, at least 1."""
         rows, divisors = self._rows(values)
-        return np.maximum(self._summed(self.losses.scale(rows, divisors), len(values)), 1.0)
+        found: Values = module_of(values).clip(self._summed(self.losses.scale(rows, divisors), len(values)), 1.0, None)
+        return found
 
     def bounds(self, values: Values, exact: Scaled, answers: Values, constants: Model) -> Bounds:
         """The sum of the rows' bounds, in which each loss may be rounded to the format, and the sum's own roundings."""
         rows, divisors = self._rows(values)
-        with np.errstate(invalid="ignore", over="ignore"):
-            sizes = np.abs(self.losses.answer(rows, FLOAT32, divisors).high)
+        with quiet(values):
+            sizes = abs(self.losses.in_float64(rows, divisors))
             error = self.losses.errors(rows, sizes, constants, divisors)
             if constants.rounds_result:
                 # A loss is rounded before it is divided.
                 error = error + exact.fmt.unit_roundoff * sizes + exact.fmt.least_subnormal / divisors[0]
             each = len(rows) // max(1, len(values))
             total = self._summed(error, len(values))
-            total += constants.roundoff * ((each + 4) * self._summed(sizes, len(values)) + 2 * np.abs(answers))
+            total += constants.roundoff * ((each + 4) * self._summed(sizes, len(values)) + 2 * abs(answers))
         return bounds_of(total, answers, exact, constants)
 
     def gradient(self, values: Values, constants: Model) -> RowTerms:
@@ -114,22 +116,18 @@ class Reduced:
         One row of the matrix is such, or a mean has no divisor, or the terms of the losses overflow before they are divided.
         """
         rows, (first, _) = self._rows(values)
-        lost = self.losses.undefined(rows, fmt) | ~np.isfinite(first[:, 0])
+        lost = self.losses.undefined(rows, fmt) | ~module_of(first).isfinite(first[:, 0])
         parts = len(rows) // max(1, len(values))
-        with np.errstate(over="ignore"):
+        with quiet(values):
             sizes = self.losses.finite_sizes(rows).reshape(len(values), parts).sum(axis=1)
-        found: Flags = np.logical_or.reduce(lost.reshape(len(values), parts), axis=1) | (sizes > largest_terms(fmt))
+        found: Flags = lost.reshape(len(values), parts).any(axis=1) | (sizes > largest_terms(fmt))
         return found
 
-    def on_device(
-        self, x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = 1.0
-    ) -> Limits:
-        """Exact values and limits where the matrices lie, [rows, 1]."""
-        from softcheck.operations.torch_logarithms import reduced_limits
-
-        assert scale == 1.0, "a cross-entropy depends on the logits themselves"
-        parts = batch_of(x.shape[1])[0]
-        return reduced_limits(x, fmt, model, self.losses, parts, is_mean=self.is_mean, strict=strict)
+    def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:
+        """The answers where the matrices lie, [rows, 1]."""
+        rows, divisors = self._rows(x.double())  # type: ignore[arg-type]
+        found = self.losses.on_device(rows, fmt, divisors)  # type: ignore[arg-type]
+        return Exact(self._summed(found.values, len(x)), found.uncertainty)  # type: ignore[arg-type]
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         """Computes the answers as torch does, [rows, 1]."""
@@ -151,19 +149,27 @@ class Reduced:
     def _rows(self, values: Values) -> tuple[Values, Divisors]:
         """The rows of all matrices, one behind the other, and their divisors."""
         parts, width = batch_of(values.shape[1])
-        rows = np.ascontiguousarray(values).reshape(len(values) * parts, width)
+        rows = values.reshape(len(values) * parts, width)
         return rows, self._divisors(rows, parts)
 
     def _divisors(self, rows: Values, parts: int) -> Divisors:
         """The weights of a matrix's targets, and their number, for each of its rows; infinite where these are 0."""
+        xp = module_of(rows)
+        ones = xp.ones_like(rows[:, :1])
         if not self.is_mean:
-            return np.ones((len(rows), 1)), np.ones((len(rows), 1))
+            return ones, ones
         terms = self.losses.terms(rows)
-        counts = (~terms.left_out).astype(np.float64)
-        weighing = counts * self.losses.weights(rows.shape[1])[terms.column] if rows.shape[1] else counts
-        sums = (np.repeat(self._summed(one, len(rows) // parts), parts, axis=0) for one in (weighing, counts))
-        first, last = (np.where(one > 0, one, np.inf) for one in sums)
-        return first, last
+        counts = xp.where(terms.left_out, 0.0, ones)
+        weights = like(rows, self.losses.weights(rows.shape[1]))
+        weighing = counts * weights[terms.column] if rows.shape[1] else counts
+        first, last = (self._of_matrices(one, parts) for one in (weighing, counts))
+        return xp.where(first > 0, first, np.inf), xp.where(last > 0, last, np.inf)
+
+    def _of_matrices(self, each: Values, parts: int) -> Values:
+        """The sum of each matrix's rows, for each of its rows."""
+        sums = self._summed(each, len(each) // parts)
+        found: Values = module_of(each).broadcast_to(sums, (len(sums), parts)).reshape(-1, 1)
+        return found
 
     @staticmethod
     def _summed(each: Values, matrices: int) -> Values:

@@ -15,6 +15,7 @@ from oracles.formats import Format, Values
 from oracles.reference import Reference
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import LARGEST_EXPONENT, Model, model
+from softcheck.operations.expression import largest
 from softcheck.operations.gradient import (
     ROUNDINGS,
     Gradient,
@@ -25,7 +26,7 @@ from softcheck.operations.gradient import (
     output_errors,
     reshaped_errors,
 )
-from softcheck.operations.log_softmax import LOG_SOFTMAX, largest
+from softcheck.operations.log_softmax import LOG_SOFTMAX
 from softcheck.operations.ulp import Flags
 
 if TYPE_CHECKING:

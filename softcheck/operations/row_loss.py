@@ -10,7 +10,7 @@ and 0 where the target is to be ignored. The bound is derived in docs/bounds.md,
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +19,27 @@ from oracles import loss
 from oracles.float64 import summation_depth
 from oracles.formats import FLOAT32, FLOAT64, Format, Values
 from oracles.reference import Reference, with_error
-from softcheck.operations import softcap, weights
+from softcheck.operations import softcap
+from softcheck.operations import weights as class_weights
 from softcheck.operations.bounds import LARGEST_EXPONENT, Model, depth
-from softcheck.operations.log_softmax import LOG_SOFTMAX, largest
+from softcheck.operations.expression import gathered, largest, like, module_of, quiet
+from softcheck.operations.log_softmax import LOG_SOFTMAX
 from softcheck.operations.logsumexp import added, error_of_logarithm, of_logarithms
+from softcheck.operations.operation import Exact
 from softcheck.operations.row_gradient import RowTerms
 from softcheck.operations.scaled import with_scale
 from softcheck.operations.targets import Targets
 from softcheck.operations.ulp import Flags
 
+if TYPE_CHECKING:
+    import torch
+
 _UNIT = 2.0**-53
 
-Divisors = tuple[Values, Values]
+Divisors = tuple[Any, Any]
 """Divisors of the first terms of each loss and of the square of the log-sum-exp, as in a mean; both [rows, 1]."""
 
-_ONES: Divisors = (np.ones((1, 1)), np.ones((1, 1)))
+_ONES: Divisors = (1.0, 1.0)
 
 
 class Terms(NamedTuple):
@@ -64,9 +70,7 @@ class Terms(NamedTuple):
     @property
     def size(self) -> Values:
         """The sizes of all terms but those of the log-sum-exp's logarithm, [rows, 1]."""
-        found: Values = (
-            self.factor * np.abs(largest(self.logits)) + np.abs(self.of_target * self.picked) + self.smooth_size
-        )
+        found: Values = self.factor * abs(largest(self.logits)) + abs(self.of_target * self.picked) + self.smooth_size
         return found
 
 
@@ -91,33 +95,54 @@ class RowLoss:
 
     def weights(self, columns: int) -> Values:
         """The class weights, [columns]; 1 where the loss has none."""
-        return weights.of_columns_in_float64(columns) if self.is_weighted else np.ones(columns)
+        return class_weights.of_columns_in_float64(columns) if self.is_weighted else np.ones(columns)
 
     def logits(self, values: Values) -> Values:
         """The logits, scaled and capped, [rows, columns]; a scale rounds once."""
-        with np.errstate(over="ignore"):
+        with quiet(values):
             scaled = values if self.logit_scale == 1 else values * self.logit_scale
         return softcap.capped(scaled, self.softcap) if self.softcap else scaled
 
     def terms(self, values: Values) -> Terms:
         """The terms of the losses of rows [rows, columns]."""
-        columns = values.shape[1]
+        xp, columns = module_of(values), values.shape[1]
         logits = self.logits(values)
         chosen = self.targets.of_values(values)[:, None]
         left_out = self.targets.left_out(chosen, columns)
-        index = np.where(left_out, 0, chosen)
-        of_column = self.weights(columns)
-        picked = np.take_along_axis(logits, index, axis=1) if columns else np.zeros(index.shape)
+        index = xp.where(left_out, 0, chosen)
+        weights = self.weights(columns)
+        of_column = like(values, weights)
+        picked = gathered(logits, index) if columns else np.zeros(index.shape)
         of_target = (1.0 - self.smoothing) * (of_column[index] if columns else np.ones(index.shape))
-        smooth, smooth_size, mean = np.zeros(index.shape), np.zeros(index.shape), 0.0
+        smooth, smooth_size, mean = xp.zeros_like(of_target), xp.zeros_like(of_target), 0.0
         if self.smoothing:
-            with np.errstate(invalid="ignore", over="ignore"):
+            with quiet(values):
                 smooth = self.smoothing * (of_column * logits).mean(axis=1, keepdims=True)
-                smooth_size = self.smoothing * (of_column * np.abs(logits)).mean(axis=1, keepdims=True)
-            mean = self.smoothing * float(of_column.mean()) if columns else 0.0
+                smooth_size = self.smoothing * (of_column * abs(logits)).mean(axis=1, keepdims=True)
+            mean = self.smoothing * float(weights.mean()) if columns else 0.0
         return Terms(
-            logits, index, np.where(left_out, 0.0, picked), left_out, of_target + mean, of_target, smooth, smooth_size
+            logits, index, xp.where(left_out, 0.0, picked), left_out, of_target + mean, of_target, smooth, smooth_size
         )
+
+    def in_float64(self, values: Values, divisors: Divisors | None = None) -> Values:
+        """The losses of rows in plain float64, [rows, 1], as exact as a bound or a judge on a device needs."""
+        terms, (first, last) = self.terms(values), divisors or _ONES
+        with quiet(values):
+            top, lse = largest(terms.logits), self.lse(terms)
+            if self.is_plain:
+                losses = (top - terms.picked) + (lse - top)
+            else:
+                losses = terms.factor * lse - terms.of_target * terms.picked - terms.smooth
+            losses = losses / first + self.z_loss * lse * lse / last
+        return self._by_convention(values, losses, terms)
+
+    def on_device(self, x: "torch.Tensor", fmt: Format, divisors: Divisors | None = None) -> Exact:
+        """The losses where a tensor lies, and the error that float64's own capped logits leave of a log-sum-exp and a logit."""
+        from softcheck.operations.torch_bounds import of_rows
+
+        found = of_rows(self.in_float64(x.double(), divisors), x.shape[1], fmt)  # type: ignore[arg-type]
+        of_cap = 4 * class_weights.LARGEST * softcap.RELATIVE * self.softcap * 2.0**fmt.precision
+        return found._replace(uncertainty=found.uncertainty + of_cap)
 
     def answer(self, values: Values, fmt: Format, divisors: Divisors | None = None) -> Reference:
         """The losses of rows, [rows, 1], from the everyday oracle, each divided as in a mean if there are divisors."""
@@ -178,56 +203,68 @@ class RowLoss:
 
     def _settled(self, values: Values, found: Reference, terms: Terms) -> Reference:
         """With the answers that follow a convention: of rows with +inf, of ignored rows, and of targets out of range."""
-        # The log-sum-exp is infinite, and the loss where nothing that is infinite is taken from it.
-        due = np.nan if self.smoothing else np.where((terms.of_target > 0) & ~np.isposinf(terms.picked), np.inf, np.nan)
-        high = np.where(np.isposinf(largest(values)), due, found.high)
+        high = self._by_convention(values, found.high, terms)
         low = np.where(np.isfinite(high) & ~terms.left_out, found.low, 0.0)
-        relative = np.where(terms.left_out, 0.0, found.relative_error)
-        without = self.targets.loss_without(self.targets.of_values(values)[:, None])
-        return replace(found, high=np.where(terms.left_out, without, high), low=low, relative_error=relative)
+        return replace(found, high=high, low=low, relative_error=np.where(terms.left_out, 0.0, found.relative_error))
+
+    def _by_convention(self, values: Values, losses: Values, terms: Terms) -> Values:
+        """The losses, with the answers that follow a convention."""
+        xp = module_of(values)
+        # The log-sum-exp is infinite, and the loss where nothing that is infinite is taken from it.
+        due = np.nan
+        if not self.smoothing:
+            due = xp.where((terms.of_target > 0) & ~xp.isposinf(terms.picked), np.inf, np.nan)
+        losses = xp.where(xp.isposinf(largest(values)), due, losses)
+        found: Values = xp.where(
+            terms.left_out, self.targets.loss_without(self.targets.of_values(values)[:, None]), losses
+        )
+        return found
 
     def scale(self, values: Values, divisors: Divisors | None = None) -> Values:
         """The sizes of the terms of each loss, [rows, 1], at least 1; 0 for a row without a target."""
-        terms = self.terms(values)
+        terms, xp = self.terms(values), module_of(values)
         size = self._sizes(terms, divisors)
-        return np.where(terms.left_out | ~np.isfinite(size), 0.0, size)
+        found: Values = xp.where(terms.left_out | ~xp.isfinite(size), 0.0, size)
+        return found
 
     def _sizes(self, terms: Terms, divisors: Divisors | None = None) -> Values:
         first, last = divisors or _ONES
-        with np.errstate(over="ignore", invalid="ignore"):
+        with quiet(terms.logits):
             lse = self.lse(terms)
-            size = terms.size + terms.factor * np.abs(lse - largest(terms.logits))
-            return np.maximum(size, 1.0) / first + self.z_loss * lse * lse / last
+            size = terms.size + terms.factor * abs(lse - largest(terms.logits))
+            found: Values = module_of(size).clip(size, 1.0, None) / first + self.z_loss * lse * lse / last
+        return found
 
     def lse(self, terms: Terms) -> Values:
         """The log-sum-exp in float64, which is exact enough for a bound, [rows, 1]."""
-        top = largest(terms.logits)
-        with np.errstate(under="ignore", invalid="ignore"):
-            found: Values = top + np.log(np.exp(terms.logits - top).sum(axis=1, keepdims=True))
+        top, xp = largest(terms.logits), module_of(terms.logits)
+        with quiet(terms.logits):
+            found: Values = top + xp.log(xp.exp(terms.logits - top).sum(axis=1, keepdims=True))
         return found
 
     def errors(self, values: Values, answers: Values, constants: Model, divisors: Divisors | None = None) -> Values:
         """The largest error of each loss before it is rounded to its format, [rows, 1]; 0 where there is no target."""
         terms, (first, last) = self.terms(values), divisors or _ONES
         constants = self.with_logits(constants)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        with quiet(values):
             lse = self.lse(terms)
             of_lse = self.lse_error(terms, lse, constants)
             # Products of the terms with weights, 1 - s and s, in whatever order.
-            sizes = terms.size if self.is_plain else 3.0 * (terms.size + np.abs(terms.factor * lse))
+            sizes = terms.size if self.is_plain else 3.0 * (terms.size + abs(terms.factor * lse))
             sizes = sizes / first + self.z_loss * lse * lse / last
             # Without a z-loss its factor is left out: what it multiplies may overflow.
-            slope = terms.factor / first + (2.0 * self.z_loss * (np.abs(lse) + of_lse) / last if self.z_loss else 0.0)
+            slope = terms.factor / first + (2.0 * self.z_loss * (abs(lse) + of_lse) / last if self.z_loss else 0.0)
             error = slope * of_lse
             if self.smoothing:
                 # Kernels add up the logits, or torch's terms lse - x_j, each as wrong as the log-sum-exp.
-                summed = np.maximum(terms.smooth_size, terms.of_mean * (lse + of_lse) - terms.smooth)
+                summed = module_of(lse).maximum(terms.smooth_size, terms.of_mean * (lse + of_lse) - terms.smooth)
                 error = error + self.summing(values.shape[1], constants) * summed / first
-            error = error + constants.roundoff * (4.0 * sizes + 2.0 * np.abs(answers)) + constants.underflow
+            error = error + constants.roundoff * (4.0 * sizes + 2.0 * abs(answers)) + constants.underflow
             if constants.rounds_logits:
-                picked = np.abs(terms.of_target * terms.picked) + terms.smooth_size
+                picked = abs(terms.of_target * terms.picked) + terms.smooth_size
                 error = error + (constants.per_logit * picked + constants.logit_error * terms.factor) / first
-        return np.where(terms.left_out, 0.0, error)
+        found: Values = module_of(error).where(terms.left_out, 0.0, error)
+        return found
 
     def with_logits(self, constants: Model) -> Model:
         """An arithmetic's constants for the loss's logits."""
@@ -246,9 +283,9 @@ class RowLoss:
         """The largest error of the log-sum-exp, [rows, 1], but for the roundings at its maximum's size without a z-loss."""
         found = error_of_logarithm(terms.logits, constants)
         if constants.rounds_logits:
-            found = found + constants.per_logit * np.abs(largest(terms.logits)) + constants.logit_error
+            found = found + constants.per_logit * abs(largest(terms.logits)) + constants.logit_error
         if self.z_loss:
-            found = found + constants.roundoff * (4.0 * np.abs(largest(terms.logits)) + 2.0 * np.abs(lse))
+            found = found + constants.roundoff * (4.0 * abs(largest(terms.logits)) + 2.0 * abs(lse))
         return found
 
     def finite_sizes(self, values: Values) -> Values:
@@ -256,10 +293,11 @@ class RowLoss:
 
         They are 0 where there is no target, where a logit is NaN or +inf, and where a hidden logit makes the loss infinite.
         """
-        terms = self.terms(values)
-        hidden = np.isneginf(terms.logits).any(axis=1, keepdims=True) & bool(self.smoothing)
-        settled = terms.left_out | ~np.isfinite(largest(terms.logits)) | hidden | np.isneginf(terms.picked)
-        return np.where(settled, 0.0, self._sizes(terms))[:, 0]
+        terms, xp = self.terms(values), module_of(values)
+        hidden = xp.isneginf(terms.logits).any(axis=1)[:, None] & bool(self.smoothing)
+        settled = terms.left_out | ~xp.isfinite(largest(terms.logits)) | hidden | xp.isneginf(terms.picked)
+        found: Values = xp.where(settled, 0.0, self._sizes(terms))[:, 0]
+        return found
 
     def undefined(self, values: Values, fmt: Format) -> Flags:
         """Rows of which nothing is demanded, [rows].
@@ -267,24 +305,23 @@ class RowLoss:
         Terms of the loss, or the square of the log-sum-exp, may overflow the type computed in; a soft cap makes a number of an infinity, and a
         weight of 0 beside a masked logit has no product.
         """
-        logits = self.logits(values)
-        size = np.where(np.isfinite(logits), np.abs(logits), 0.0)
-        largest_size = size.max(axis=1, initial=0.0)
+        xp, logits = module_of(values), self.logits(values)
+        size = xp.where(xp.isfinite(logits), abs(logits), 0.0)
+        largest_size = largest(size)[:, 0]
         # The smoothed term may be a sum of differences from the maximum.
-        with np.errstate(over="ignore"):
+        with quiet(values):
             size = size.sum(axis=1) + values.shape[1] * largest_size if self.smoothing else largest_size
-            lost = size * (weights.LARGEST if self.is_weighted else 1.0) > largest_terms(fmt)
+            lost = size * (class_weights.LARGEST if self.is_weighted else 1.0) > largest_terms(fmt)
         if self.z_loss:
-            lost |= size > 0.5 * np.sqrt(2 * largest_terms(fmt))
+            lost |= size > 0.5 * math.sqrt(2 * largest_terms(fmt))
         if self.softcap:
-            scaled = np.where(np.isfinite(values), np.abs(values), 0.0).max(axis=1, initial=0.0) * self.logit_scale
-            lost |= np.isinf(values).any(axis=1) | (scaled > FLOAT32.max)
+            scaled = largest(xp.where(xp.isfinite(values), abs(values), 0.0))[:, 0] * self.logit_scale
+            lost |= xp.isinf(values).any(axis=1) | (scaled > FLOAT32.max)
         if self.is_weighted:
-            lost |= (np.isneginf(values) & (self.weights(values.shape[1]) == 0)).any(axis=1)
-        if self.is_plain:
-            lost = np.zeros(len(values), dtype=np.bool_)
+            lost |= (xp.isneginf(values) & like(values, self.weights(values.shape[1]) == 0)).any(axis=1)
+        lost &= not self.is_plain
         if self.has_head:
-            lost |= np.isinf(values).any(axis=1)
+            lost |= xp.isinf(values).any(axis=1)
         found: Flags = lost
         return found
 

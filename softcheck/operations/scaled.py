@@ -1,19 +1,21 @@
 """An operation of scaled logits, such as softmax(x / sqrt(d)). Its bound is derived in docs/bounds.md, section 21."""
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from oracles._double_word import DoubleWord, fast_two_sum, two_product, two_sum
-from oracles.formats import FLOAT32, FLOAT64, Format, Values, widest
+from oracles.formats import FLOAT64, Format, Values, widest
 from oracles.reference import FullyMasked, Reference
 from softcheck.errors import UsageError
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import Bounds, Model
+from softcheck.operations.expression import largest, module_of
 from softcheck.operations.gradient import Gradient, GradientErrors
-from softcheck.operations.operation import Limits, OnDevice, Operation, as_they_are
+from softcheck.operations.operation import Operation, as_they_are
 from softcheck.operations.ulp import Flags, Scaled
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def scaled(plain: Operation, scale: float) -> Operation:
         undefined=(lambda values, fmt: _overflows(values, scale, fmt)) if scale > 1.0 else None,
         yardstick=lambda x: plain.yardstick(x * scale),
         gradient=None if plain.gradient is None else _gradient(plain.gradient, scale),
-        on_device=None if plain.on_device is None else _on_device(plain.on_device, scale),
+        on_device=None if plain.on_device is None else partial(plain.on_device, scale=scale),
     )
 
 
@@ -87,24 +89,10 @@ def with_scale(model: Model) -> Model:
     return replace(model, scaling=max(model.scaling, _ROUNDINGS * model.roundoff * (1 + model.exponent)))
 
 
-def _on_device(plain: OnDevice, scale: float) -> OnDevice:
-    def found(
-        x: "torch.Tensor", fmt: Format, model: Model | None, *, strict: bool = False, scale: float = scale
-    ) -> Limits:
-        rounded = None if model is None else with_scale(model)
-        limits = plain(x, fmt, rounded, strict=strict, scale=scale)
-        if scale <= 1.0:
-            return limits
-        sizes = x.double().abs()
-        return limits._replace(undefined=sizes.where(sizes.isfinite(), 0.0).amax(dim=1) * scale > FLOAT32.max)
-
-    return found
-
-
 def _overflows(values: Values, scale: float, fmt: Format) -> Flags:
     """Rows with a product that the type computed in can't hold, [rows]."""
-    sizes = np.where(np.isfinite(values), np.abs(values), 0.0).max(axis=1, initial=0.0)
-    found: Flags = sizes > widest(fmt).max / scale
+    xp = module_of(values)
+    found: Flags = largest(xp.where(xp.isfinite(values), abs(values), 0.0))[:, 0] > widest(fmt).max / scale
     return found
 
 

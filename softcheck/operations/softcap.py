@@ -1,17 +1,13 @@
 """Soft caps of logits, c tanh(x / c): their values, and the error that a right arithmetic makes (docs/bounds.md, section 28)."""
 
-import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from oracles.formats import Values
 from softcheck.errors import UsageError
 from softcheck.operations.bounds import Model
-
-if TYPE_CHECKING:
-    import torch
+from softcheck.operations.expression import module_of, quiet
 
 RELATIVE = 2.0**-49
 """Relative error of ``capped``: the division, numpy's tanh, of at most 4 ULPs, and the product round in float64."""
@@ -32,15 +28,10 @@ def check(softcap: float) -> None:
 
 def capped(values: Values, softcap: float) -> Values:
     """Returns c tanh(x / c) in float64, off by ``RELATIVE`` of itself at most; -inf stays -inf, since it hides a column."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return np.where(np.isneginf(values), -np.inf, softcap * np.tanh(values / softcap))
-
-
-def capped_tensor(x: "torch.Tensor", softcap: float) -> "torch.Tensor":
-    """Returns the same of a tensor, in torch's float64 where it lies."""
-    import torch
-
-    return torch.tanh(x.to(torch.float64) / softcap).mul_(softcap).masked_fill_(x == -math.inf, -math.inf)
+    xp = module_of(values)
+    with quiet(values):
+        found: Values = xp.where(xp.isneginf(values), -np.inf, softcap * xp.tanh(values / softcap))
+    return found
 
 
 def slope(values: Values, softcap: float) -> Values:

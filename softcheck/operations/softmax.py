@@ -3,6 +3,7 @@
 Everything here that depends on torch imports it when it is called, so that the parent process need not.
 """
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from softcheck.operations.capped import capped
 from softcheck.operations.causal import masked_by_position
 from softcheck.operations.gradient import Gradient, gradient_errors, softmax_second, softmax_size
 from softcheck.operations.masks import HIDING, MASKING, with_masks
-from softcheck.operations.operation import Limits, Operand, Operation
+from softcheck.operations.operation import Exact, Operand, Operation
 from softcheck.operations.rules import (
     FINITE_WHERE_DUE,
     NAN_WHERE_DUE,
@@ -63,12 +64,17 @@ def _decimal(row: Values, column: int, _fmt: Format, fully_masked: FullyMasked) 
     return ball.decimal(row, column, fully_masked=fully_masked)
 
 
-def _on_device(
-    x: "torch.Tensor", fmt: Format, model: bounds.Model | None, *, strict: bool = False, scale: float = 1.0
-) -> Limits:
-    from softcheck.operations.torch_bounds import softmax_limits
+def _on_device(x: "torch.Tensor", fmt: Format, *, scale: float = 1.0) -> Exact:
+    import torch
 
-    return softmax_limits(x, fmt, model, strict=strict, scale=scale)
+    from softcheck.operations.torch_bounds import summing_error
+
+    logits, columns = x.to(torch.float64), x.shape[1]
+    # An element of at least half a subnormal is no farther from the maximum than this.
+    farthest = math.log(columns / fmt.least_subnormal) + 1
+    uncertainty = (2 * summing_error(columns) + 2.0**-51 * farthest) * 2.0**fmt.precision
+    scaled = logits if scale == 1.0 else (logits - logits.amax(dim=1, keepdim=True)).mul_(scale)
+    return Exact(torch.softmax(scaled, dim=1), uncertainty)
 
 
 def _yardstick(x: "torch.Tensor") -> "torch.Tensor":

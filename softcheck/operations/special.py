@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import Format, Values
-from oracles.reference import RowClass, classify
+from softcheck.operations.expression import largest, module_of, some
 from softcheck.operations.ulp import Flags
 
 
@@ -76,29 +76,27 @@ def specials(
     Where such an answer is +inf, as for a row that holds a +inf, NaN is taken too: it is what the difference of two infinities gives. It is
     not where a row of -inf alone is declared to give +inf.
     """
-    expects_nan = np.isnan(reference)
-    finite, expects_finite = np.isfinite(output), np.isfinite(reference)
-    classes = classify(logits)
-    masked = (classes == RowClass.FULLY_MASKED)[:, None] if per_row else np.isneginf(logits)
-    masked = masked & ~expects_nan
-    indefinite = np.isposinf(reference) & per_row & (classes != RowClass.FULLY_MASKED)[:, None]
-    ordinary = classes == RowClass.ORDINARY
-    comparable = finite & expects_finite
-    is_nan = np.isnan(output)
-    nan_mismatch = (is_nan != expects_nan) & ~(is_nan & indefinite)
+    xp, top = module_of(output), largest(logits)
+    expects_nan, is_nan, finite = xp.isnan(reference), xp.isnan(output), xp.isfinite(output)
+    # A row of no columns is ordinary.
+    is_hidden = xp.isneginf(top) & (logits.shape[1] > 0)
+    is_lost = xp.isnan(top) | xp.isposinf(top)
+    masked = (is_hidden if per_row else xp.isneginf(logits)) & ~expects_nan
+    ordinary, comparable = ~(is_hidden | is_lost), finite & xp.isfinite(reference)
+    nan_mismatch = is_nan != expects_nan
+    if per_row:
+        nan_mismatch &= ~(is_nan & xp.isposinf(reference) & ~is_hidden)
     if hides:
-        is_lost = (classes == RowClass.NOT_A_NUMBER)[:, None]
-        nan_mismatch &= ~(is_lost & np.isneginf(logits) & (output == 0))
-    as_infinite = np.zeros(output.shape, dtype=np.bool_)
-    if not (finite | is_nan).all():
-        as_infinite = (
-            np.isinf(output) & (np.abs(reference) >= overflow(fmt)) & (np.signbit(output) == np.signbit(reference))
-        )
+        nan_mismatch &= ~(is_lost & xp.isneginf(logits) & (output == 0))
+    as_infinite = xp.zeros_like(finite)
+    if some(~(finite | is_nan)):
+        as_infinite = xp.isinf(output) & (abs(reference) >= overflow(fmt))
+        as_infinite &= xp.signbit(output) == xp.signbit(reference)
     return Specials(
-        ordinary=ordinary,
+        ordinary=ordinary[:, 0],
         masked=masked,
         comparable=comparable,
-        bounded=comparable & ~masked & ordinary[:, None],
+        bounded=comparable & ~masked & ordinary,
         nan_mismatch=nan_mismatch,
         inf_mismatch=~(comparable | is_nan | expects_nan | as_infinite),
         as_infinite=as_infinite,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from oracles.formats import Values
 from softcheck.operations import weights
 from softcheck.operations.drawn import finite, of_rows
+from softcheck.operations.expression import module_of
 from softcheck.operations.operation import Arguments, Named, Operand, of_matrix
 
 if TYPE_CHECKING:
@@ -86,21 +87,28 @@ class Targets:
         return torch.where(((drawn >> 15) & 15) == 0, wrong[(drawn >> 20) % len(wrong)], found)
 
     def of_values(self, values: Values) -> NDArray[np.int64]:
-        """The same targets, for a matrix's values in float64."""
+        """The same targets, for a matrix's values in float64, an array or a tensor."""
         import torch
 
-        found: NDArray[np.int64] = self.of_tensor(torch.from_numpy(np.ascontiguousarray(values))).numpy()
-        return found
+        given: Any = values
+        if isinstance(given, np.ndarray):
+            return self.of_values(torch.from_numpy(np.ascontiguousarray(given))).numpy()  # type: ignore[no-any-return, arg-type, attr-defined]
+        found: Any = self.of_tensor(given)
+        return found  # type: ignore[no-any-return]
 
     def left_out(self, index: Any, columns: int) -> Any:
         """True, in an array or a tensor, for targets that are no columns, or that are to be ignored though they are columns."""
         found = (index < 0) | (index >= columns)
         return found if self.ignored is None else found | (index == self.ignored)
 
-    def loss_without(self, index: NDArray[np.int64]) -> Values:
+    def loss_without(self, index: NDArray[np.int64]) -> Values | float:
         """The losses of rows whose target is left out: 0 if it is to be ignored, else as promised."""
-        is_nan = (self.invalid == "nan") & (index != self.ignored)
-        return np.where(is_nan, np.nan, 0.0)
+        if self.invalid != "nan":
+            return 0.0
+        if self.ignored is None:
+            return np.nan
+        found: Values = module_of(index).where(index != self.ignored, np.nan, 0.0)
+        return found
 
     def arguments(self, *, with_weights: bool) -> Arguments:
         """The arguments of a cross-entropy with these targets."""

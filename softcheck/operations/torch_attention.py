@@ -278,16 +278,14 @@ def _running_maximum(values: torch.Tensor, width: int) -> torch.Tensor:
     return values
 
 
-def attention_limits(
-    x: torch.Tensor, fmt: Format, model: Model | None, attending: Attending, *, strict: bool = False
-) -> Limits:
+def attention_limits(x: torch.Tensor, fmt: Format, model: Model, attending: Attending) -> Limits:
     """Returns exact values, and limits by an arithmetic, of the attention of heads, [rows * queries, dimension]."""
     whole, tiles = _Whole(attending, x), []
     keys = x.shape[1]
     for tile in whole.tiles():
         exact, size = tile.weights @ whole.v, tile.weights @ whole.sizes_of_v
         off = torch.expm1((2 * tile.uncertainty + (keys + 8) * _UNIT).clamp(max=LARGEST_EXPONENT)) + (keys + 4) * _UNIT
-        per_ulp = inverse_ulp(torch.maximum(size, exact.abs()), fmt, strict=strict, of_scale=True)
+        per_ulp = inverse_ulp(torch.maximum(size, exact.abs()), fmt, of_scale=True)
         found = {
             "exact": exact,
             "per_ulp": per_ulp,
@@ -295,21 +293,20 @@ def attention_limits(
             "undefined": tile.undefined,
             "uncertainty": off[..., 0] * 2.0**fmt.precision,
         }
-        if model is not None:
-            of_sums = error_of_sums(keys, model, fmt)
-            lost = underflow(model) * keys * whole.sizes_of_v.amax(dim=1, keepdim=True)
-            if fmt.width == 16:
-                lost = lost + 0.5 * fmt.least_subnormal * (tile.visible.to(torch.float64) @ whole.sizes_of_v)
-            of_weights = tile.errors(model)
-            error = (of_weights + of_sums * (size + of_weights)) * SECOND_ORDER + lost
-            if model.rounds_result:
-                error = with_rounding(error, exact, fmt)
-            found["limits"] = error.mul_(per_ulp).clamp_(min=_LEAST, max=_LARGEST)
-            least, most = tile.range_of_values
-            largest = torch.maximum(least.abs(), most.abs())
-            allowed = of_sums * largest + lost
-            allowed = allowed + half_ulp(largest + allowed, fmt)
-            found["least"], found["most"] = least - allowed, most + allowed
+        of_sums = error_of_sums(keys, model, fmt)
+        lost = underflow(model) * keys * whole.sizes_of_v.amax(dim=1, keepdim=True)
+        if fmt.width == 16:
+            lost = lost + 0.5 * fmt.least_subnormal * (tile.visible.to(torch.float64) @ whole.sizes_of_v)
+        of_weights = tile.errors(model)
+        error = (of_weights + of_sums * (size + of_weights)) * SECOND_ORDER + lost
+        if model.rounds_result:
+            error = with_rounding(error, exact, fmt)
+        found["limits"] = error.mul_(per_ulp).clamp_(min=_LEAST, max=_LARGEST)
+        least, most = tile.range_of_values
+        largest = torch.maximum(least.abs(), most.abs())
+        allowed = of_sums * largest + lost
+        allowed = allowed + half_ulp(largest + allowed, fmt)
+        found["least"], found["most"] = least - allowed, most + allowed
         exact.masked_fill_(~tile.peak.isfinite(), math.nan)
         tiles.append(found)
     return _joined(tiles)
@@ -318,12 +315,11 @@ def attention_limits(
 def attention_logsumexp_limits(
     x: torch.Tensor,
     fmt: Format,
-    model: Model | None,
+    model: Model,
     attending: Attending,
     factor: float,
     *,
     no_keys: float,
-    strict: bool = False,
 ) -> Limits:
     """Returns the same of the log-sum-exp of each query, [rows * queries, 1], times a ``factor`` for another base than e.
 
@@ -334,18 +330,17 @@ def attention_logsumexp_limits(
         logarithm = tile.divisor.log()
         exact, top = (tile.shift + logarithm) * factor, tile.subtracted
         size = (top * factor).abs() + (exact - top * factor).abs()
-        per_ulp = inverse_ulp(torch.maximum(size, exact.abs()), fmt, strict=strict, least=1.0, of_scale=True)
+        per_ulp = inverse_ulp(torch.maximum(size, exact.abs()).clamp_(min=1.0), fmt, of_scale=True)
         off = 2 * tile.uncertainty + 12 * _UNIT * (tile.shift.abs() + logarithm.abs() + 1)
         peak = tile.peak
         found = {"per_ulp": per_ulp, "logits": peak, "undefined": tile.undefined}
         found["uncertainty"] = (off * factor * per_ulp)[..., 0]
-        if model is not None:
-            of_size = 1.0 + math.log1p(keys) + top.abs() + (attending.sink - top).clamp_(min=0.0)
-            error = tile.log_errors(model)[1] + error_of_total(keys, model) + LOGARITHM * model.roundoff * of_size
-            error = (error * SECOND_ORDER + model.underflow) * factor
-            if model.rounds_result:
-                error = with_rounding(error, exact, fmt)
-            found["limits"] = error.mul_(per_ulp).clamp_(min=_LEAST, max=_LARGEST)
+        of_size = 1.0 + math.log1p(keys) + top.abs() + (attending.sink - top).clamp_(min=0.0)
+        error = tile.log_errors(model)[1] + error_of_total(keys, model) + LOGARITHM * model.roundoff * of_size
+        error = (error * SECOND_ORDER + model.underflow) * factor
+        if model.rounds_result:
+            error = with_rounding(error, exact, fmt)
+        found["limits"] = error.mul_(per_ulp).clamp_(min=_LEAST, max=_LARGEST)
         special = torch.where(peak.isinf(), peak, math.nan).masked_fill_(peak == -math.inf, no_keys)
         found["exact"] = torch.where(peak.isfinite(), exact, special)
         tiles.append(found)
@@ -355,14 +350,4 @@ def attention_logsumexp_limits(
 def _joined(tiles: list[dict[str, torch.Tensor]]) -> Limits:
     """The limits of all queries, from those of some queries of each head at a time."""
     found = {name: torch.cat([tile[name] for tile in tiles], dim=1).flatten(0, 1) for name in tiles[0]}
-    return Limits(
-        found["exact"],
-        found["per_ulp"],
-        found.get("limits"),
-        None,
-        found["uncertainty"],
-        undefined=found["undefined"],
-        logits=found["logits"],
-        least=found.get("least"),
-        most=found.get("most"),
-    )
+    return Limits(**found)

@@ -44,10 +44,10 @@ class Scaled:
     of_scale: Flags | None = None
     """True where the ULP is that of the operation's least scale, and not of a smaller r; None if it is nowhere."""
 
-    def in_ulps(self, absolute: float) -> Values:
-        """A number in units of each ulp(r), shape [rows, columns]; infinite beyond float64."""
+    def in_ulps(self, absolute: float | Values) -> Values:
+        """Numbers in units of each ulp(r), shape [rows, columns]; infinite beyond float64."""
         with np.errstate(over="ignore"):
-            return scale(np.full((1, 1), absolute), -self.quantum, self.fmt)
+            return scale(np.atleast_2d(absolute), -self.quantum, self.fmt)
 
     @cached_property
     def ulp(self) -> Values:

@@ -37,7 +37,7 @@ def wanted(variant: str, declaration: Declaration, dtypes: Sequence[str]) -> lis
     """
     computed = declaration.computed
     is_of_rows = computed.matrix is not None or "x1" in names_in(declaration.call)
-    if computed.on_device is None or computed.parts is not None or is_of_rows:
+    if not computed.is_judged_on_device or computed.parts is not None or is_of_rows:
         return []
     return [
         PairsTask(variant, declaration, domain(dtype, 2))

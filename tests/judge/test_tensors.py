@@ -18,6 +18,7 @@ from softcheck.operations import bounds, torch_attention
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.block import Block
 from softcheck.operations.registry import operation
+from softcheck.operations.torch_bounds import limits_of
 
 DTYPES = ("float16", "bfloat16", "float32")
 OPERATIONS = {
@@ -169,7 +170,7 @@ def test_exact_values_and_limits_are_the_formulas(name, dtype, device):
             zeros = np.zeros(reference.high.shape, fmt.storage)
             block = Block.of(0, bits, zeros, fmt, reference, model, of, values, fmt)
             with np.errstate(all="ignore"):
-                found, allowed = of.on_device(x, fmt, model), of.bounds(values, block.exact, block.answer, model)
+                found, allowed = limits_of(of, x, fmt, model), of.bounds(values, block.exact, block.answer, model)
                 exact, bounded = found.exact.cpu().numpy(), block.specials.bounded
                 uncertain = found.uncertainty
                 if isinstance(uncertain, torch.Tensor):
@@ -182,15 +183,15 @@ def test_exact_values_and_limits_are_the_formulas(name, dtype, device):
                 # An answer that may be 0 the oracle gives as the size of its own error.
                 assert np.all(off <= uncertain + block.exact.uncertainty[bounded] * (of.name == "attention_logsumexp"))
                 assert np.all(uncertain <= 2.0**-10)
-                if of.name == "softmax":
-                    continue
-                ours = (found.limits / found.per_ulp).cpu().numpy()[bounded]
-                wanted = (allowed.elements * block.exact.ulp)[bounded]
+                # Next to a power of two float64 may not know which ULP is the answer's, and the roundings with it.
+                same = (found.per_ulp.cpu().numpy() * block.exact.ulp == 1) | (of.scale is not None)
+                ours = (found.limits / found.per_ulp).cpu().numpy()[bounded & same]
+                wanted = (allowed.elements * block.exact.ulp)[bounded & same]
                 # Answers that the oracle gives so are rounded too where losses are added up.
                 relative = 1e-9 if name in {"cross_entropy mean", "cross_entropy sum"} else 1e-12
                 np.testing.assert_allclose(ours, wanted, rtol=relative, atol=1e-300)
                 if found.sums is not None:
-                    rows = block.specials.ordinary
+                    rows = block.specials.ordinary & same.all(axis=1)
                     np.testing.assert_allclose(found.sums.cpu().numpy()[rows], allowed.sums[rows], rtol=1e-12)
 
 

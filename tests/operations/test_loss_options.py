@@ -286,7 +286,7 @@ def test_rows_with_infinities_are_not_judged_behind_a_head():
     values[0, 1] = -INF
     behind, plain = operation("cross_entropy", {"head": 1.0}), operation("cross_entropy")
     assert behind.undefined(values, FLOAT32).tolist() == [True, False]
-    assert behind.on_device(torch.from_numpy(values), FLOAT32, None).undefined.tolist() == [True, False]
+    assert behind.undefined(torch.from_numpy(values), FLOAT32).tolist() == [True, False]
     assert plain.undefined is None
 
 
