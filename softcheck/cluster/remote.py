@@ -1,6 +1,6 @@
 """A worker process on a device of a cluster, as the pool sees it: asked by a task of Dask. Imports no torch."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
@@ -14,7 +14,9 @@ from softcheck.run.protocol import (
     Reply,
     Request,
     RunCase,
+    RunDomain,
     RunProbe,
+    Started,
     Time,
     TrialStarted,
 )
@@ -75,7 +77,7 @@ class RemoteWorker(Worker):
             self._cluster.end(self)
 
     def _replies(self, request: Request, limits: Limits, lost: int = 0) -> Iterator[Reply]:
-        """The replies to a request, or to its parts where a Dask worker has ended under the whole."""
+        """The replies to a request, which is made again where a Dask worker has ended under it."""
         names = named_in(request)
         trial = request.only if isinstance(request, RunProbe) else None
         calls = trial != () and not (isinstance(request, Load) and not request.is_called)
@@ -90,18 +92,19 @@ class RemoteWorker(Worker):
                 if not (is_over and trial):
                     # None of the calls before is to blame: this request is repeated in new processes.
                     self.calls.clear()
-                if isinstance(request, RunCase) and len(names) > 1:
-                    yield from self._one_by_one(request, limits, lost)
-                elif is_over:
-                    declares = isinstance(request, Load) and request.is_called
-                    if declares and not (yield from self._part(replace(request, is_called=False), limits)):
-                        return
-                    if trial:
-                        yield TrialStarted(trial[0])
-                    self._give_up(names, f"{error}{f', as did {lost} in a row under this call' if lost > 1 else ''}")
-                else:
+                if not is_over:
                     continue
-                return
+                if isinstance(request, Load) and request.is_called:
+                    # It may be a variant all the same.
+                    declared = list(self._replies(replace(request, is_called=False), limits))
+                    yield from (reply for reply in declared if not isinstance(reply, Done))
+                    if not isinstance(declared[-1], Done):
+                        return
+                if trial:
+                    yield TrialStarted(trial[0])
+                elif isinstance(request, RunCase | RunDomain):
+                    yield Started(request.variant)
+                self._give_up(names, f"{error}{f', as did {lost} in a row under this call' if lost > 1 else ''}")
             yield from self._taken_over(answer, request)
             return
 
@@ -121,20 +124,3 @@ class RemoteWorker(Worker):
             self._cluster.suspects.add(self.running)
             self.loaded = {self.running}
         raise WorkerDiedError(message, is_of_host=True)
-
-    def _one_by_one(self, request: RunCase, limits: Limits, lost: int) -> Iterator[Reply]:
-        for name in request.variants:
-            part = replace(request, variants=(name,))
-            if not (yield from self._part(part, limits, lost, is_last=name == request.variants[-1])):
-                return
-
-    def _part(
-        self, request: Request, limits: Limits, lost: int = 0, *, is_last: bool = False
-    ) -> Generator[Reply, None, list[Reply]]:
-        """The replies to a part of a request, without its end unless it ``is_last``. Returns them if others may follow."""
-        replies: list[Reply] = []
-        for reply in self._replies(request, limits, lost):
-            replies.append(reply)
-            if is_last or not isinstance(reply, Done):
-                yield reply
-        return replies if isinstance(replies[-1], Done) and not is_last else []

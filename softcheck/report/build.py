@@ -14,7 +14,14 @@ from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.outcome import Coverage, RandomRows, coverage_of
 from softcheck.report import exhaustive, notes, probes
 from softcheck.report.causes import causes_of, proposal
-from softcheck.report.findings import Source, shapes_of, with_figures, with_places, without_repetition, witness_of
+from softcheck.report.findings import (
+    FindingSource,
+    shapes_of,
+    with_figures,
+    with_places,
+    without_repetition,
+    witness_of,
+)
 from softcheck.report.model import (
     CaseResult,
     Cause,
@@ -97,7 +104,7 @@ class _Row:
         own = [r for r in run.results if r.variant == name and r.case.dtype == dtype]
         self.probed = [p for p in run.probed if p.task.variant == name and p.task.dtype == dtype]
         self.declaration = run.declarations.get(name, Declaration())
-        self.source = Source(name, dtype, self.declaration, run.ready.backend, run.options.seconds_per_call)
+        self.source = FindingSource(name, dtype, self.declaration, run.ready.backend, run.options.seconds_per_call)
         self.limits = SizeLimits(run, self.source, own, self.probed)
         self.results = [r for r in own if r.measurement.skipped is None and not self._is_beyond(r)]
         self.unable = [r.measurement.skipped for r in own if r.measurement.skipped is not None]

@@ -9,7 +9,7 @@ from softcheck.cases.exhaustive import Domain
 from softcheck.contract import Violation
 from softcheck.judge.measurement import Extreme
 from softcheck.report.figures import plural
-from softcheck.report.findings import Source, octaves, with_figures, with_places, witness_of
+from softcheck.report.findings import FindingSource, octaves, with_figures, with_places, witness_of
 from softcheck.report.model import CaseResult, Exhaustive, Finding, Report, VariantResult, Verdict, Witness
 from softcheck.report.reproduce import bits_command, environment
 from softcheck.run.exhaust import Exhausted
@@ -52,7 +52,7 @@ def _row(result: Exhausted, ready: Ready) -> VariantResult:
 
 def findings(result: Exhausted, ready: Ready, *, of_row: bool) -> tuple[Finding, ...]:
     """Findings of one domain. The reproducing command saves the failing row (``of_row``), or runs the domain again."""
-    source = Source(result.variant, result.domain.dtype, result.declaration, ready.backend)
+    source = FindingSource(result.variant, result.domain.dtype, result.declaration, ready.backend)
     run_again, left = _run_again(result, ready), result.left_out
     found = []
     for violation in result.measurement.violations:

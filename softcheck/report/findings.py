@@ -22,7 +22,7 @@ from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.place import place_of
 
 
-class Source(NamedTuple):
+class FindingSource(NamedTuple):
     """Whose findings are drawn: a variant in one dtype, by what it declares, on a backend."""
 
     variant: str

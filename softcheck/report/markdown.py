@@ -1,31 +1,22 @@
 """The report for a pull request or an issue: GitHub-flavoured Markdown, findings folded away under the table."""
 
 import re
-from collections.abc import Iterable
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from collections.abc import Callable, Iterable
 
 from softcheck.report import content
 from softcheck.report.content import Column
 from softcheck.report.model import Report, VariantResult
 from softcheck.report.output import PLAIN, Display
+from softcheck.report.templates import drawn
 
 
 def render(report: Report, _display: Display = PLAIN) -> str:
     """Markdown: summary, environment, one table per dtype, then collapsible details."""
-    # The template escapes what it prints as Markdown needs it.
-    made = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=False,  # noqa: S701 - what the filters make is no HTML
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
-    made.filters |= {"md": escape, "code": code, "fence": fence, "cell_of": _cell_of}
-    made.filters |= {"one_line": content.one_line, "command": content.command}
+    filters: dict[str, Callable[..., object]] = {"md": escape, "code": code, "fence": fence, "cell_of": _cell_of}
+    filters |= {"one_line": content.one_line, "command": content.command}
     blocks = content.blocks(report, code, lambda line: escape(line.strip()))
     values = {"report": report, "content": content, "columns": content.columns(report), "blocks": blocks}
-    return made.get_template("report.md").render(values).rstrip("\n") + "\n"
+    return drawn("report.md", values, filters).rstrip("\n") + "\n"
 
 
 def escape(text: str) -> str:

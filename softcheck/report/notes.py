@@ -14,7 +14,7 @@ from softcheck.probes.outcome import Coverage
 from softcheck.report import probes
 from softcheck.report.evidence import is_looked_at, largest_size
 from softcheck.report.figures import plural
-from softcheck.report.findings import Source
+from softcheck.report.findings import FindingSource
 from softcheck.report.model import Finding, VariantResult
 from softcheck.report.reproduce import reproduce_command
 from softcheck.run.model import Run
@@ -202,7 +202,7 @@ class SizeLimits:
     """
 
     def __init__(
-        self, run: Run, source: Source, results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult]
+        self, run: Run, source: FindingSource, results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult]
     ) -> None:
         self._options = run.options
         self._source = source
@@ -266,5 +266,9 @@ class SizeLimits:
             probe = "empties" if kind is FindingKind.EMPTY_REFUSED else "sizes"
             shown = f"probe/{probe}"
             again = f"softcheck report --variant {variant} --dtype {dtype} --probe {probe} --device {backend}"
-        violation = Violation(kind, message, max(1, len(cases)))
-        return self._source.finding(violation, shown, f"{again} --require-all-sizes")
+        # No declared defect explains a size that is promised.
+        violation, source = (
+            Violation(kind, message, max(1, len(cases))),
+            self._source._replace(declaration=Declaration()),
+        )
+        return source.finding(violation, shown, f"{again} --require-all-sizes")

@@ -9,7 +9,7 @@ from softcheck.contract import Violation
 from softcheck.operations.operation import Operation, value_in_words
 from softcheck.probes.outcome import NOTHING_TO_TRY, KernelArithmetic
 from softcheck.probes.registry import MEETINGS, PROBES, SLICES, described
-from softcheck.report.findings import Source
+from softcheck.report.findings import FindingSource
 from softcheck.report.model import Finding
 from softcheck.report.reproduce import bits_command
 from softcheck.run.model import Run
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"\b\d+\b")
 
 
 def findings(
-    probed: Sequence[ProbeResult], source: Source, is_limited: Callable[[Violation, str], bool]
+    probed: Sequence[ProbeResult], source: FindingSource, is_limited: Callable[[Violation, str], bool]
 ) -> Iterator[Finding]:
     """Returns findings of the probes of one variant in one dtype, but for refusals of sizes beyond its limit."""
     for result in probed:

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from softcheck.contract import FindingKind, Violation
-from softcheck.errors import SoftcheckError
-from softcheck.run.blame import kind_of
+from softcheck.errors import SoftcheckError, TooLittleMemoryError
+from softcheck.run.blame import again_alone, alone, kind_of, lay_idle
 from softcheck.run.blames import Fault
-from softcheck.run.calls import Answer, fresh, load, make, make_in_order
+from softcheck.run.calls import Answer, Limit, fresh, load, make, make_in_order
 from softcheck.run.pool import Pool, SessionClosedError
 from softcheck.run.process import DeviceRuinedError, Worker, WorkerDiedError
-from softcheck.run.protocol import Call, Measured, TrialDone
+from softcheck.run.protocol import Call, Measured, Started, TrialDone, TrialStarted
 
 REPEATS = 3
 """Calls in a new process, of which one must show a finding again."""
@@ -163,3 +163,43 @@ def _after_those_before(pool: Pool, seen: Sighting) -> Answer | None:
         except SoftcheckError:
             return None
     return answers[-1] if isinstance(answers[-1], Measured | TrialDone) else None
+
+
+_CAUSED_FROM_AFAR = (FindingKind.RAISED, FindingKind.STATE_CHANGED)
+"""Findings in a variant's call that another variant may have caused, by a write beyond its memory or by a thread, if it
+ran in the process before. What is left of that process may not serve another call."""
+
+
+def made(
+    pool: Pool, worker: Worker, call: Call, seconds: Limit, name: str
+) -> tuple[Answer | WorkerDiedError | None, Sighting | None]:
+    """Makes a call on a worker and returns its answer with the sighting; without one the call was made again alone.
+
+    The answer is None if the calls before it have ended the worker. Raises SoftcheckError, with ``name``, if the call can't be made.
+    """
+    answer: Answer | None = None
+    seen: Sighting | None = None
+    try:
+        for reply in pool.ask(worker, call.request, seconds, name):
+            if isinstance(reply, Started | TrialStarted):
+                worker.calls.append(call)
+                seen = Sighting.of(worker)
+            elif isinstance(reply, Measured | TrialDone):
+                answer = reply
+                found = unshown(pool, call, reply.result.violations)
+                worker.is_doubted |= len(worker.served) > 1 and any(f.kind in _CAUSED_FROM_AFAR for f in found)
+    except WorkerDiedError as died:
+        if answer is None and seen is not None:
+            return again_alone(pool, worker, call, died), None
+        if answer is None and not worker.calls:
+            # Nothing has run in this process: what is asked for is to blame, and would end the next process too.
+            raise SoftcheckError(f"{name}: {died}") from None
+        lay_idle(pool, worker.calls, died)
+    except (SessionClosedError, TooLittleMemoryError):
+        raise
+    except SoftcheckError:
+        if answer is not None or seen is None:
+            raise
+        # Memory that an earlier call has damaged may fail softcheck itself.
+        return alone(pool, call), None
+    return answer, seen

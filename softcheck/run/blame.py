@@ -289,10 +289,7 @@ def _crash(culprit: Call, message: str, command: Command) -> Blame:
 
 def _by(variant: str, call: Call) -> Call:
     """The same call of another variant."""
-    request = call.request
-    if isinstance(request, RunCase):
-        return replace(call, variant=variant, request=msgspec.structs.replace(request, variants=(variant,)))
-    return replace(call, variant=variant, request=msgspec.structs.replace(request, variant=variant))
+    return replace(call, variant=variant, request=msgspec.structs.replace(call.request, variant=variant))
 
 
 def _size(call: Call) -> tuple[bool, int, str]:

@@ -8,7 +8,7 @@ import msgspec
 
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.run.process import Waits, Worker
-from softcheck.run.protocol import Call, Failed, Load, Loaded, Measured, Probed, RunCase, RunProbe, TrialDone
+from softcheck.run.protocol import Call, Failed, Load, Loaded, Measured, Probed, RunProbe, TrialDone
 
 if TYPE_CHECKING:
     from softcheck.run.pool import Pool
@@ -21,12 +21,6 @@ Limit = float | Callable[[], Waits]
 
 class FirstCallError(SoftcheckError):
     """The first call of a variant left its process unusable: another process must show what only that call changes."""
-
-
-def on_case(request: RunCase, variant: str) -> Call:
-    """Returns the call of one of a request's variants on its case."""
-    case = request.case
-    return Call(variant, case.dtype, case.id, msgspec.structs.replace(request, variants=(variant,)))
 
 
 def in_trial(request: RunProbe, index: int, label: str) -> Call:

@@ -12,12 +12,12 @@ from oracles.formats import FORMATS
 from softcheck.errors import SoftcheckError
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.registry import EXCLUSIVE, HEAVY, SPREAD, WIDE, WIDEST, Effort
-from softcheck.run.again import Sighting, again, unshown
-from softcheck.run.blame import again_alone, alone, lay_idle
+from softcheck.run.again import Sighting, again, made, unshown
+from softcheck.run.blame import lay_idle
 from softcheck.run.calls import Answer, in_trial
-from softcheck.run.pool import Job, Pool, SessionClosedError
+from softcheck.run.pool import Job, Pool
 from softcheck.run.process import DeviceRuinedError, Worker, WorkerDiedError
-from softcheck.run.protocol import Probed, ProbePlanned, Ready, RunProbe, TrialDone, TrialStarted
+from softcheck.run.protocol import Probed, ProbePlanned, Ready, RunProbe, TrialDone
 from softcheck.run.session import death
 from softcheck.variants.declaration import Backend
 
@@ -228,48 +228,16 @@ class _Trials:
 
     def _make(self, take: Callable[[], Worker | None], index: int) -> bool:
         """Makes one trial. Returns False if there is no worker."""
-        request = self._request(only=(index,))
+        call = in_trial(self._request(only=(index,)), index, self.labels[index])
         while (worker := take()) is not None:
-            outcome = self._outcome_on(worker, request, index)
-            if outcome is not None:
-                self._keep(index, outcome)
-                return True
+            answer, seen = made(self._pool, worker, call, lambda: self._pool.waits(call.variant), str(self.task))
+            if answer is None:
+                continue
+            if seen is not None:
+                self._began[index] = seen
+            self._keep(index, _outcome_alone(answer))
+            return True
         return False
-
-    def _outcome_on(self, worker: Worker, request: RunProbe, index: int) -> Outcome | None:
-        """Makes one trial, again alone if it ends its worker. Returns None if calls before it have ended the worker.
-
-        Raises SoftcheckError if the trial can't be made.
-        """
-        pool, task = self._pool, self.task
-        outcome: Outcome | None = None
-        has_begun = False
-        try:
-            for reply in pool.ask(worker, request, lambda: pool.waits(task.variant), str(task)):
-                if isinstance(reply, TrialStarted):
-                    has_begun = True
-                    worker.calls.append(in_trial(request, index, self.labels[index]))
-                    self._began[index] = Sighting.of(worker)
-                elif isinstance(reply, TrialDone):
-                    outcome = reply.outcome
-        except SessionClosedError:
-            raise
-        except WorkerDiedError as died:
-            if outcome is None and has_begun:
-                return _outcome_alone(again_alone(pool, worker, worker.calls[-1], died))
-            self._lay_idle(worker, died)
-        except SoftcheckError:
-            if outcome is not None or not has_begun:
-                raise
-            # Memory that an earlier call has damaged may fail softcheck itself.
-            return _outcome_alone(alone(pool, worker.calls[-1]))
-        return outcome
-
-    def _lay_idle(self, worker: Worker, died: WorkerDiedError) -> None:
-        """Blames the calls before for the death of an idle worker. Raises SoftcheckError if it had made none."""
-        if not worker.calls:
-            raise SoftcheckError(f"{self.task}: {died}") from None
-        lay_idle(self._pool, worker.calls, died)
 
     def _keep(self, index: int, outcome: Outcome) -> None:
         """Keeps an outcome, and tells of it once those of all trials before it are there."""
@@ -299,7 +267,9 @@ class _Trials:
                 for reply in pool.ask(worker, request, lambda: pool.waits(self.task.variant), str(self.task)):
                     found = reply if isinstance(reply, kind) else found
             except WorkerDiedError as died:
-                self._lay_idle(worker, died)
+                if not worker.calls:
+                    raise SoftcheckError(f"{self.task}: {died}") from None
+                lay_idle(pool, worker.calls, died)
         return found
 
     def _is_changed_by_repeating(self, conclusion: Conclusion) -> bool:

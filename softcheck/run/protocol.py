@@ -36,10 +36,10 @@ class Load(Informed, frozen=True, tag=True):
 
 
 class RunCase(Informed, frozen=True, tag=True):
-    """Run variants, loaded before, on the first rows of one case and judge each output."""
+    """Run one variant on the first rows of one case and judge its output."""
 
     case: Case
-    variants: tuple[str, ...]
+    variant: str
     first_rows: int | None = None
     peers: bool = False
     """True if the verdicts of usual rules are asked for too."""

@@ -9,13 +9,12 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from oracles.formats import Format
 from oracles.reference import FullyMasked
-from softcheck.calling import operands
 from softcheck.calling.call import describe
 from softcheck.operations.operation import Operation
 from softcheck.operations.softmax import SOFTMAX
@@ -155,13 +154,7 @@ class Engine:
             return "each call overwrites its input with the gradient, and a copy for each would be timed with it"
         if self._plan.operation.matrix is not None or not self._plan.operation.dims_of(names):
             return "its call takes operands of several rows each, which can't be changed with their rows"
-        ready = function.with_operation(self._rotation.operation)
-
-        def called(x: torch.Tensor) -> Any:
-            with operands.timed():
-                return ready(x)
-
-        return called
+        return function.with_operation(self._rotation.operation).timed()
 
     def _matrix(self, output: torch.Tensor) -> torch.Tensor:
         found = as_rows(output, self._plan.rows)

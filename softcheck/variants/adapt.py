@@ -14,9 +14,8 @@ from softcheck.errors import UsageError
 from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation as operation_of
 from softcheck.variants.declaration import ATTRIBUTE, declaration_of
-from softcheck.variants.defaults import left_out, of_parameters, with_one_given
 from softcheck.variants.forms import OPERANDS, PLAIN, Change, Form
-from softcheck.variants.meanings import Untried, untried
+from softcheck.variants.meanings import Untried, left_out, of_parameters, untried, with_one_given
 from softcheck.variants.recognise import TEMPERATURES, Guess, callable_of, is_triton_kernel, kernel_guess, parameters_of
 from softcheck.variants.recognised import Recognised
 from softcheck.variants.trial import tried
@@ -192,6 +191,13 @@ class Adapted:
         """Returns a copy whose calls get other operands."""
         found = copy.copy(self)
         found._form = self._form.changing(change)  # noqa: SLF001 - of the same class
+        return found
+
+    def timed(self) -> "Adapted":
+        """Returns a copy whose calls do nothing that takes time beside the function's."""
+        found = copy.copy(self)
+        found._form = copy.copy(self._form)  # noqa: SLF001 - of the same class
+        found._form.is_timed = True  # noqa: SLF001
         return found
 
     def on(self, function: Callable[..., Any]) -> "Adapted":

@@ -14,7 +14,7 @@ from softcheck.calling import answers, operands
 from softcheck.errors import NotCalledError, SoftcheckError, TooManyRowsError, UsageError, near_matches
 from softcheck.operations.operation import Operation, Parameter
 from softcheck.operations.registry import operation as operation_of
-from softcheck.variants.twin import Twin, copied, overwriting, with_dims
+from softcheck.variants.twin import Twin, copied, lying_like, overwriting, with_dims
 
 if TYPE_CHECKING:
     import torch
@@ -129,6 +129,8 @@ class Form:
         """What picks the answer from a tuple or the like, such as ``[0]``; empty if no trial has shown one."""
         self._is_tried = False
         self._changes: tuple[Change, ...] = ()
+        self.is_timed = False
+        """True if no copies of operands are kept, and no answers of heads made a matrix, which would take time."""
         self.beside: dict[str, bool] = dict(beside or {})
         """The tensors beside the answer in a tuple or the like, by what picks them, with True for one number for each row."""
         self._code = compile(tree, "<call>", "eval")
@@ -240,8 +242,8 @@ class Form:
         # Whoever records the operations of a call means the function's.
         with _disable_current_modes():
             made = self._operands(x)
-            twin = Twin(x, made.pop("x")) if "x" in made else None
-        given = self._given(x if twin is None else twin.view) | made
+            twin = Twin(x, made["x"]) if "x" in made else None
+        given = self._given(made.pop("x", x)) | made
         operand = next(name for name in _TAKEN if name in self.names)
         shape: Any = getattr(given[operand], "shape", None)
         if shape is not None:
@@ -268,7 +270,7 @@ class Form:
         is_answer = answer.shape == shape or (of_rows and answer.shape in ((*shape, 1), (math.prod(shape),)))
         if operand.endswith("_blhd") and not of_rows:
             answer = answer.transpose(1, 2)
-        if is_answer and not of_rows and operands.is_timed():
+        if is_answer and not of_rows and self.is_timed:
             # A matrix would be a copy where heads lie apart, whose time is not the function's.
             return answer
         return answer.reshape(*x.shape[:-1], operation.output_shape(1, x.shape[-1])[1]) if is_answer else answer
@@ -330,10 +332,13 @@ class Form:
                 f"softcheck failed to make the operands of this call: {type(error).__name__}: {error}; "
                 "the variant was not called. Please report this message"
             ) from error
+        if "x" in made:
+            made["x"] = lying_like(x, made["x"])
         for change in self._changes:
             made = dict(change(x, made))
-        beside = {name: operands.placed(name, value) for name, value in made.items() if name != "x"}
-        operands.lend(beside)
+        beside = {name: value for name, value in made.items() if name != "x"}
+        if not self.is_timed:
+            operands.lend(beside)
         dims = next((int(name[1:]) for name in ("x3", "x4", "x5") if name in self.names), x.dim())
         for name, value in beside.items():
             is_like_it = isinstance(value, torch.Tensor) and value.dim() == x.dim() and name != "head"

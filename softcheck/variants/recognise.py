@@ -9,9 +9,8 @@ from typing import Any
 
 from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation as operation_of
-from softcheck.variants.defaults import passed
 from softcheck.variants.forms import PLAIN, are_of_one_layout, operands_in
-from softcheck.variants.meanings import OTHERWISE, PARAMETERS, SCALE, TEMPERATURE, hidden_and_head
+from softcheck.variants.meanings import OTHERWISE, PARAMETERS, SCALE, TEMPERATURE, hidden_and_head, passed
 
 _OUTPUT = "out output outputs o y result res dst dest destination ret y_out out_ptr output_ptr out_tensor output_tensor y_ptr p probs"
 _DIMENSION = "dim axis softmax_dim dimension"

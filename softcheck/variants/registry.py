@@ -25,9 +25,8 @@ from softcheck.variants import _import
 from softcheck.variants.adapt import Adapted, adapted
 from softcheck.variants.builtin.declarations import DECLARED, WITH_MASKS
 from softcheck.variants.declaration import PROMISED, Declaration, check_promises, declaration_of, with_promises
-from softcheck.variants.defaults import of_defaults
 from softcheck.variants.forms import Change, Form
-from softcheck.variants.meanings import implied
+from softcheck.variants.meanings import implied, of_defaults
 from softcheck.variants.recognise import parameters_to_make
 from softcheck.variants.recognised import Recognised, unrecognised
 from softcheck.variants.recognition import Candidate, Recognition

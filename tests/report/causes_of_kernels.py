@@ -9,7 +9,7 @@ from softcheck.judge.judge import reference
 from softcheck.probes import registry
 from softcheck.probes.base import Setting, Subject
 from softcheck.report.causes import causes_of
-from softcheck.report.findings import Source
+from softcheck.report.findings import FindingSource
 from softcheck.report.notes import fitting_arithmetic
 from softcheck.run.measuring import Measuring
 from softcheck.run.plan import left_out
@@ -28,7 +28,7 @@ def causes(function, dtype, *, operation="softmax", effort="normal", probes=(), 
     """The causes, in order, of findings that ``change`` may have changed."""
     declaration = Declaration(operation=operation)
     variant = LoadedVariant(function.__name__, function, declaration)
-    source = Source(variant.name, dtype, declaration, "interpreter")
+    source = FindingSource(variant.name, dtype, declaration, "interpreter")
     cpu = torch.device("cpu")
     measuring, found, measured = Measuring(cpu), [], []
 

@@ -7,7 +7,7 @@ import gc
 import inspect
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from oracles.formats import FORMATS, Bits
-from softcheck.calling import activity, operands
+from softcheck.calling import activity
 from softcheck.calling.call import Placed, call_on_device, place, to_bits, to_tensor
 from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
@@ -28,6 +28,7 @@ from softcheck.probes.histories.modes import GRAPH, Function, asks_for_gradient,
 from softcheck.probes.histories.steps import Step
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.space import strides
+from softcheck.variants.adapt import Adapted
 from softcheck.variants.registry import load_anew
 
 _LEFT_TO_OTHERS = frozenset({FindingKind.STATE_CHANGED, FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.EMPTY_REFUSED})
@@ -74,6 +75,7 @@ class Player:
     def __init__(self, subject: Subject, copies: Copies) -> None:
         self._subject = subject
         function = copies.one()
+        function = function.changing(self._kept_operands) if isinstance(function, Adapted) else function
         # What outlives a history must not have seen another time.
         self._clock = StandInClock() if copies.are_fresh else None
         self._function = function if self._clock is None else self._clock.showing(function)
@@ -81,7 +83,10 @@ class Player:
         """Kind of the last call: a graph is replayed as long as no call of another kind comes between."""
         self._graph: tuple[torch.Tensor, torch.cuda.CUDAGraph, torch.Tensor] | None = None
         self._last: dict[tuple[object, ...], Placed] = {}
-        self._operands: operands.Kept = {}
+        self._operands: dict[tuple[object, ...], torch.Tensor] = {}
+        """Operands of earlier calls by name, shape, strides and dtype."""
+        self._rewrites: bool | None = None
+        """True while a call gets the operands of an earlier one with new values; None outside of the calls of steps."""
         self._kept: list[tuple[Step, torch.Tensor, Bits]] = []
         self.fatal = False
         """True if the process can't go on."""
@@ -102,17 +107,36 @@ class Player:
                 self._call_in_vain(placed.view)
         function = self._replayed if step.mode == GRAPH else in_mode(self._function, step.mode)
         try:
-            with nan_filled(), operands.keeping(self._operands, rewrites=step.memory == "same"):
+            self._rewrites = step.memory == "same"
+            with nan_filled():
                 returned = call_on_device(function, placed, self._subject.setting.operation)
         except UninterpretableError as error:
             self.unable = str(error)
             return ()
+        finally:
+            self._rewrites = None
         self.fatal |= returned.fatal
         violations = returned.violations
         if returned.output is not None:
             self._kept.append((step, returned.output, to_bits(returned.output, placed.fmt)))
             violations += wrong_where_it_lies(self._subject, bits, returned.output, returned, placed.fmt)
         return tuple(v for v in violations if not _is_left_out(v, step))
+
+    def _kept_operands(self, _x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Keeps the operands of a step's call; if they are rewritten, those that are kept hold the new values, where they have that shape."""
+        found = dict(given)
+        for name, value in given.items() if self._rewrites is not None else ():
+            if not isinstance(value, torch.Tensor):
+                continue
+            key = name, tuple(value.shape), value.stride(), value.dtype
+            kept = self._operands.setdefault(key, value)
+            if kept is value or not self._rewrites or 0 in value.stride() or kept.is_inference():
+                self._operands[key] = value
+                continue
+            # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.
+            kept.data.copy_(value)
+            found[name] = kept
+        return found
 
     def overwritten(self) -> Violation | None:
         """Returns a violation if an output is no longer what it was when it came."""

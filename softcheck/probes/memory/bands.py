@@ -1,8 +1,8 @@
 """Guard bands: tensors inside larger storages, whose margins show whether anything was written to them, and calls between them."""
 
-from contextlib import nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,7 +18,7 @@ from softcheck.calling.call import (
     to_bits,
     to_tensor,
 )
-from softcheck.calling.operands import once, placing
+from softcheck.calling.operands import once
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.allocation import as_it_is, bytes_of, handing_out
 from softcheck.probes.base import Subject
@@ -74,12 +74,15 @@ class Bands:
         """
         return self._between_canaries(tensor, "a tensor that torch handed out", initialised=initialised)
 
-    def operand(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        """Returns an operand of a call between canaries, for ``operands.placing``; the matrix has margins of its own."""
-        if name == "x":
-            return tensor
+    def operands(self, _x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the operands of a call between canaries; the matrix has margins of its own."""
         with handing_out(as_it_is):
-            return self._between_canaries(tensor, f"the caller's {name}", initialised=True)
+            return {
+                name: self._between_canaries(each, f"the caller's {name}", initialised=True)
+                if name != "x" and isinstance(each, torch.Tensor)
+                else each
+                for name, each in given.items()
+            }
 
     def _between_canaries(self, tensor: torch.Tensor, whose: str, *, initialised: bool) -> torch.Tensor:
         size = tensor.untyped_storage().nbytes()
@@ -172,8 +175,9 @@ def call_in_bands(
     placed = place_in_bands(bits, fmt, around, subject.device, columns + gap)
     margin = margin_bytes(columns, fmt.itemsize)
     handed_out, lent = Bands(canary, margin), Bands(of_operands or 0, margin)
-    with nan_filled(), handing_out(handed_out), nullcontext() if of_operands is None else placing(lent.operand):
-        return InBands(call_on_device(subject.variant.function, placed, subject.variant.operation), handed_out, lent)
+    variant = subject.variant if of_operands is None else subject.variant.changing(lent.operands)
+    with nan_filled(), handing_out(handed_out):
+        return InBands(call_on_device(variant.function, placed, variant.operation), handed_out, lent)
 
 
 def on_host(returned: Returned, fmt: Format) -> Called:

@@ -5,14 +5,13 @@ as behind a mask that is one column too wide, gives right answers until its inpu
 the process ends, or a GPU reports an illegal access.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
 
 from softcheck.calling.call import Placed, call_on_device, place, to_tensor
-from softcheck.calling.operands import placing
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind
 from softcheck.probes.base import Probe, Setting, Subject, Trial
@@ -52,10 +51,22 @@ class _EdgeInput(NamedTuple):
         view = self.held(to_tensor(bits.T if layout != PACKED else bits, fmt, device))
         return Placed(view if layout == PACKED else view.t(), view.view(-1), fmt)
 
-    def operand(self, name: str, operand: torch.Tensor) -> torch.Tensor:
-        """Returns an operand at the edge, or what stands in the matrix's place if that was asked for; others where they are."""
-        is_there = self.edge == "inside" or (name == "x") is (self.kind == _OPERANDS) or not operand.is_contiguous()
-        return operand if is_there else self.held(operand)
+    def operands(self, _x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Puts operands at the edge, or what stands in the matrix's place if that was asked for; others stay where they are."""
+        if self.edge == "inside":
+            return given
+        moved = {name for name in given if (name == "x") is not (self.kind == _OPERANDS)}
+        return {
+            name: self.at_edge(each) if isinstance(each, torch.Tensor) and name in moved else each
+            for name, each in given.items()
+        }
+
+    def at_edge(self, operand: torch.Tensor) -> torch.Tensor:
+        """Returns an operand at the edge; one that is not dense where it is."""
+        whole = operand.new_empty(0).set_(operand.untyped_storage())
+        if operand.requires_grad or whole.numel() != operand.numel():
+            return operand
+        return self.held(whole).as_strided(operand.shape, operand.stride(), operand.storage_offset())
 
 
 class PageEnds(Probe):
@@ -87,8 +98,9 @@ class PageEnds(Probe):
             placed = asked.placed(subject)
         except UnmappedError as error:
             return Outcome(skipped=f"inputs beside unmapped memory: {error}")
-        with nan_filled(), placing(asked.operand):
-            called = call_on_device(subject.variant.function, placed, subject.setting.operation)
+        variant = subject.variant.changing(asked.operands)
+        with nan_filled():
+            called = call_on_device(variant.function, placed, subject.setting.operation)
         return Outcome(violations=only(called.violations, FindingKind.CRASH), fatal=called.fatal)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:

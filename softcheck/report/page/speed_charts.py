@@ -158,7 +158,7 @@ def _chart(field: Field, best: Sequence[Point], title: str) -> Markup:
     )
 
 
-class Sweep(NamedTuple):
+class SizeSweep(NamedTuple):
     """Shapes of one result and dtype that differ in one dimension only, at least ``LEAST_SIZES`` of them."""
 
     dtype: str
@@ -177,13 +177,13 @@ class Sweep(NamedTuple):
         return {name: values for name, values in found.items() if any(v is not None for v in values)}
 
 
-def sweeps(result: Result) -> list[Sweep]:
+def sweeps(result: Result) -> list[SizeSweep]:
     """Returns the sweeps of a result."""
     groups: dict[tuple[str, str, int], dict[int, ShapeSpeed]] = {}
     for shape in shapes_of(result):
         groups.setdefault((shape.dtype, "columns", shape.rows), {})[shape.columns] = shape
         groups.setdefault((shape.dtype, "rows", shape.columns), {})[shape.rows] = shape
-    return [Sweep(*at, dict(sorted(of.items()))) for at, of in groups.items() if len(of) >= LEAST_SIZES]
+    return [SizeSweep(*at, dict(sorted(of.items()))) for at, of in groups.items() if len(of) >= LEAST_SIZES]
 
 
 def sweep_panels(report: SpeedReport) -> Mapping[str, object]:
@@ -200,7 +200,7 @@ def sweep_panels(report: SpeedReport) -> Mapping[str, object]:
 
 
 def _panels(
-    sweep: Sweep, figure: str, what: str, reference: str, behind: list[tuple[str, list[float | None], str]]
+    sweep: SizeSweep, figure: str, what: str, reference: str, behind: list[tuple[str, list[float | None], str]]
 ) -> Iterable[tuple[str, Markup]]:
     drawn, sizes = sweep.series(figure), list(sweep.shapes)
     if sizes[-1] > 8 * max(sizes[0], 1):
