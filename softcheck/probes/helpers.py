@@ -9,11 +9,12 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits, Format, Values, bits_hex, decode, format_of
-from softcheck.calling.call import Called, Returned, call, place
+from softcheck.calling.call import Called, Returned, call, place, to_bits, to_tensor
 from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.recipe import available_bytes
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import judge_call
+from softcheck.judge.tensors import passing
 from softcheck.operations.operation import Operation
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.outcome import Outcome
@@ -99,10 +100,32 @@ def only(violations: Sequence[Violation], *kinds: FindingKind) -> tuple[Violatio
     return tuple(v for v in violations if v.kind in kinds)
 
 
-def wrong_values(subject: Subject, bits: Bits, output: Bits, call: Called | Returned) -> tuple[Violation, ...]:
-    """Returns the judge's violations for an output of a call, or for a part of its output."""
-    fmt, of_library = subject.setting.fmt, call.of_cpu_library
+def wrong_values(
+    subject: Subject, bits: Bits, output: Bits, call: Called | Returned, fmt: Format | None = None
+) -> tuple[Violation, ...]:
+    """Returns the judge's violations for an output of a call, or for a part of its output; ``fmt`` is the call's, where it is not the setting's."""
+    fmt, of_library = fmt or subject.setting.fmt, call.of_cpu_library
     return judge_call(subject.variant, bits, output, fmt, subject.device, of_cpu_library=of_library).violations
+
+
+def screened(subject: Subject, x: torch.Tensor, output: torch.Tensor, fmt: Format) -> torch.Tensor:
+    """Returns the rows that surely keep their bounds, bool [rows], where they lie."""
+    operation, masked = subject.setting.operation, subject.setting.declaration.fully_masked
+    with torch.no_grad():
+        return passing(x, output.detach().contiguous(), fmt, operation=operation, fully_masked=masked)
+
+
+def wrong_where_it_lies(
+    subject: Subject, bits: Bits, output: torch.Tensor, call: Called | Returned, fmt: Format
+) -> tuple[Violation, ...]:
+    """Returns the judge's violations for an output, [rows, numbers], of which the judge reads what no screen passes."""
+    others = ~screened(subject, to_tensor(bits, fmt, subject.device), output, fmt).cpu().numpy()
+    found = to_bits(output, fmt)
+    # The judge need not read all rows for a few that no screen passes, such as those with a NaN.
+    is_few = 2 * np.count_nonzero(others) < len(bits) == len(found)
+    if is_few and not (others.any() and wrong_values(subject, bits[others], found[others], call, fmt)):
+        return ()
+    return wrong_values(subject, bits, found, call, fmt)
 
 
 def differing(

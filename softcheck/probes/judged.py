@@ -26,10 +26,9 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.judge.by_contract import by_contract, judge_call, judge_in_place
 from softcheck.judge.measurement import Measurement
-from softcheck.judge.tensors import passing
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import Attempt, diagnose
-from softcheck.probes.helpers import only, prefixed
+from softcheck.probes.helpers import only, prefixed, screened
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
@@ -165,7 +164,11 @@ class Calls:
         if is_packed and max(bits.nbytes, output.nbytes) <= self._echo_bytes:
             return None
         unchanged = launched.unchanged()
-        passes = self._passing(placed.view, output).all() if self._screens else torch.zeros_like(unchanged)
+        passes = (
+            screened(self._subject, placed.view, output, placed.fmt).all()
+            if self._screens
+            else torch.zeros_like(unchanged)
+        )
         return torch.stack([unchanged, passes])
 
     def settle(self) -> list[tuple[int, Judged]]:
@@ -228,14 +231,10 @@ class Calls:
         """True if a screen on the host passes all rows of a small output."""
         fmt, host = self._subject.setting.fmt, torch.device("cpu")
         return self._screens and bool(
-            self._passing(to_tensor(one.bits, fmt, host), to_tensor(output, format_of(output, fmt), host)).all()
+            screened(
+                self._subject, to_tensor(one.bits, fmt, host), to_tensor(output, format_of(output, fmt), host), fmt
+            ).all()
         )
-
-    def _passing(self, x: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-        """Returns the rows that the screen passes, bool [rows]."""
-        setting = self._subject.setting
-        masked = setting.declaration.fully_masked
-        return passing(x, output, setting.fmt, operation=setting.operation, fully_masked=masked)
 
     def _judge(self, made: _Made, output: Bits, rows: Any = slice(None)) -> Measurement:
         """Judges all rows of a call, or those that an index chooses."""
@@ -253,7 +252,8 @@ class Calls:
         if not self._screens:
             return False
         assert made.launched.output is not None
-        others = ~self._passing(made.launched.placed.view, made.launched.output).cpu().numpy()
+        placed = made.launched.placed
+        others = ~screened(self._subject, placed.view, made.launched.output, placed.fmt).cpu().numpy()
         is_few = int(others.sum()) * made.bits.shape[1] <= _MANY_ELEMENTS and 2 * int(others.sum()) < len(others)
         return is_few and not self._judge(made, output_bits, others).violations
 

@@ -16,15 +16,13 @@ import torch
 
 from oracles.formats import FORMATS, Bits
 from softcheck.calling import activity
-from softcheck.calling.call import Placed, Returned, call_on_device, place, to_bits, to_tensor
+from softcheck.calling.call import Placed, call_on_device, place, to_bits, to_tensor
 from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError, UsageError
-from softcheck.judge.by_contract import judge_call
-from softcheck.judge.tensors import passing
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import differing
+from softcheck.probes.helpers import differing, wrong_where_it_lies
 from softcheck.probes.histories.clock import TICK, StandInClock
 from softcheck.probes.histories.modes import GRAPH, Function, asks_for_gradient, captured, in_mode, with_gradient
 from softcheck.probes.histories.steps import Step
@@ -36,8 +34,6 @@ from softcheck.variants.registry import load_anew
 _LEFT_TO_OTHERS = frozenset({FindingKind.STATE_CHANGED, FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.EMPTY_REFUSED})
 """Kinds that other probes and cases look for, and that show whatever was called before."""
 
-
-_MANY_ELEMENTS = 1 << 13
 
 _TUNED = ("autotune", "load_inline")
 """Parts of code whose first call measures configurations, or runs a compiler of C++."""
@@ -122,9 +118,8 @@ class Player:
         self.fatal |= returned.fatal
         violations = returned.violations
         if returned.output is not None:
-            output = to_bits(returned.output, placed.fmt)
-            self._kept.append((step, returned.output, output))
-            violations += self._wrong(bits, output, placed, returned)
+            self._kept.append((step, returned.output, to_bits(returned.output, placed.fmt)))
+            violations += wrong_where_it_lies(self._subject, bits, returned.output, returned, placed.fmt)
         return tuple(v for v in violations if not _is_left_out(v, step))
 
     def _kept_operands(self, _x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -142,21 +137,6 @@ class Player:
             kept.data.copy_(value)
             found[name] = kept
         return found
-
-    def _wrong(self, bits: Bits, output: Bits, placed: Placed, returned: Returned) -> tuple[Violation, ...]:
-        subject, fmt = self._subject, placed.fmt
-        if subject.setting.on_gpu and returned.output is not None and bits.size > _MANY_ELEMENTS:
-            # On the device, rows pass that the numpy judge would surely pass, in a fraction of its time.
-            with torch.no_grad():
-                masked = subject.setting.declaration.fully_masked
-                if bool(
-                    passing(
-                        placed.view, returned.output, fmt, operation=subject.setting.operation, fully_masked=masked
-                    ).all()
-                ):
-                    return ()
-        of_library = returned.of_cpu_library
-        return judge_call(subject.variant, bits, output, fmt, subject.device, of_cpu_library=of_library).violations
 
     def overwritten(self) -> Violation | None:
         """Returns a violation if an output is no longer what it was when it came."""

@@ -22,14 +22,13 @@ from softcheck.calling.call import (
 )
 from softcheck.calling.state import preserved
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
-from softcheck.judge.tensors import passing
 from softcheck.operations.operation import Operation
 from softcheck.operations.ulp import Flags
 from softcheck.probes import judged_gradients, operand_gradients
 from softcheck.probes.backward import Forward, gradient_arithmetic, lost, raised_in_backward, reaches
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import differ_grossly
-from softcheck.probes.helpers import ordinary_rows, wrong_values
+from softcheck.probes.helpers import ordinary_rows, wrong_values, wrong_where_it_lies
 from softcheck.probes.histories.modes import asks_for_gradient, with_gradient
 from softcheck.probes.histories.player import INFERENCE_TENSOR
 from softcheck.probes.options import VALUES, with_zeros
@@ -117,21 +116,7 @@ class Attempts:
     ) -> tuple[Violation, ...]:
         """Returns what is wrong of an answer; a hidden row may have NaN or zeros where an option hides it, since nobody declares which."""
         setting, rows = subject.setting, prepared.laid.rows
-        x = to_tensor(rows, setting.fmt, subject.device)
-        with torch.no_grad():
-            passed = passing(
-                x,
-                output.detach().contiguous(),
-                setting.fmt,
-                operation=setting.operation,
-                fully_masked=setting.declaration.fully_masked,
-            )
-        others, bits = ~passed.cpu().numpy(), to_bits(output, setting.fmt)
-        # The judge need not read all rows for a few that no screen passes, such as those with a NaN.
-        is_few = 2 * np.count_nonzero(others) < len(rows) == len(bits)
-        if is_few and not (others.any() and wrong_values(subject, rows[others], bits[others], returned)):
-            return ()
-        wrong = wrong_values(subject, rows, bits, returned)
+        wrong, bits = wrong_where_it_lies(subject, rows, output, returned, setting.fmt), to_bits(output, setting.fmt)
         given = {name for name, _ in way.values if name in VALUES}
         if given and FindingKind.NAN_MISMATCH in {violation.kind for violation in wrong}:
             wrong = wrong_values(with_zeros(subject), rows, bits, returned)
@@ -140,6 +125,7 @@ class Attempts:
         is_rounded = prepared.place != -1 and returned.of_cpu_library and setting.fmt.width == 16
         if not wrong or not (is_laid or is_rounded):
             return wrong
+        x = to_tensor(rows, setting.fmt, subject.device)
         plain = self._called(subject, subject.variant.function, Placed(x, x.view(-1), setting.fmt))
         if plain.output is None:
             return wrong
