@@ -18,7 +18,6 @@ from softcheck.contract import WRONG_KINDS, FindingKind
 from softcheck.errors import UsageError
 from softcheck.operations.operation import Parameter, value_in_words
 from softcheck.operations.registry import operation as operation_of
-from softcheck.probes import gradients
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import ordinary_rows, prefixed
 from softcheck.probes.judged import UNPROMISED, Judged, beyond, judged
@@ -116,7 +115,7 @@ PROBE = _OpenOptions()
 
 
 def _of_one(subject: Subject, name: str, call: str = "", *, is_plain: bool) -> Outcome:
-    """Judges values of one option, and gradients for the most ordinary one, until something is wrong or the time is over.
+    """Judges values of one option until something is wrong or the time is over.
 
     ``is_plain`` says that the option has one meaning.
     """
@@ -125,7 +124,7 @@ def _of_one(subject: Subject, name: str, call: str = "", *, is_plain: bool) -> O
     refused = None
     for number, value in enumerate(each for each in VALUES[name] if each != setting.operation.parameters[name]):
         declared = {name: value, **BESIDE.get(name, {})}
-        outcome = _judged(subject, declared, call, is_known=is_plain or bool(number), with_gradients=number == 0)
+        outcome = _judged(subject, declared, call, is_known=is_plain or bool(number))
         if outcome.violations or outcome.fatal:
             return outcome
         refused = refused or outcome.skipped
@@ -209,9 +208,7 @@ def _of_an_operand(subject: Subject, function: Adapted) -> Outcome:
     return Outcome()
 
 
-def _judged(
-    subject: Subject, declared: Mapping[str, Parameter], call: str, *, is_known: bool, with_gradients: bool
-) -> Outcome:
+def _judged(subject: Subject, declared: Mapping[str, Parameter], call: str, *, is_known: bool) -> Outcome:
     """Judges calls with options, and says why if nothing of it counts: they are refused, or mean something else."""
     function = subject.variant.function
     open_ones = function.open_options if isinstance(function, Adapted) else {}
@@ -227,10 +224,7 @@ def _judged(
         return Outcome(
             skipped=f"with {shown} the answers are none that the name promises; {options} judges them all the same"
         )
-    outcome = _compared(subject, changed, words)
-    if outcome.violations or outcome.fatal or outcome.skipped or not with_gradients:
-        return outcome
-    return _of_gradients(subject, changed, words)
+    return _compared(subject, changed, words)
 
 
 def _is_other(subject: Subject, changed: Subject) -> bool:
@@ -253,18 +247,6 @@ def _compared(subject: Subject, changed: Subject, words: str, *, hides: bool = F
         if outcome.violations or outcome.fatal or outcome.skipped:
             return outcome
     return Outcome()
-
-
-def _of_gradients(subject: Subject, changed: Subject, words: str) -> Outcome:
-    """Judges the gradients of one matrix, where those without the option are right."""
-    first = next(iter(gradients.PROBE.trials(changed.setting)), None)
-    if first is None:
-        return Outcome()
-    found = gradients.PROBE.run(changed, first)
-    wrong = [violation for violation in found.violations if violation.kind is FindingKind.WRONG_GRADIENT]
-    if found.fatal or not wrong or gradients.PROBE.run(subject, first).violations:
-        return Outcome(violations=found.violations if found.fatal else (), fatal=found.fatal)
-    return Outcome(violations=prefixed(wrong, words))
 
 
 def _ordinary(subject: Subject) -> Bits:

@@ -24,7 +24,6 @@ PROBES: dict[str, str] = {
     "batches": "means and sums of losses over other numbers of rows",
     "determinism": "repeated calls, calls under load and on another stream, bit for bit",
     "histories": "calls after, beside and in the circumstances of others: modes, threads, streams, graphs, failures",
-    "gradients": "gradients against the exact backward, where outputs carry one",
     "batch_invariance": "a row alone, first, last and in batches of other sizes: the same bits",
     "shifts": "the same constant added to every logit, exactly",
     "permutations": "columns in another order",
@@ -54,6 +53,10 @@ SLICES: dict[str, tuple[str, tuple[str, ...]]] = {
     "layouts": (
         "strides, offsets and base addresses that are ignored",
         ("columns", "rows", "contents", "dims", "layout", "offset"),
+    ),
+    "gradients": (
+        "gradients that are not those of the exact backward, where outputs carry one",
+        ("columns", "rows", "contents", "dims", "layout", "offset", "layout of ", "gradient", "asked"),
     ),
     "operand_layouts": (
         "one operand of a call, or out=, at other strides than the others, and heads as a projection leaves them",

@@ -14,17 +14,21 @@ from oracles.formats import FLOAT16
 from softcheck.operations.operation import Parameter, value_in_words
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import parameters_of
+from softcheck.probes.judged_gradients import judged_by
 from softcheck.probes.modes import ANY_ALGORITHM, COMPILED, REQUIRES_GRAD, in_mode, modes
 from softcheck.probes.operand_moves import TOGETHER, layouts_of_operands
 from softcheck.probes.options import TEMPERATURE, VALUES
 from softcheck.probes.space import contents, strides
+from softcheck.probes.space import output_gradients as og
 from softcheck.probes.space.way import Way, WayAxis, names_of
 from softcheck.probes.torch_options import own_function
 from softcheck.variants.adapt import Adapted, operands_of
 from softcheck.variants.source import Source, is_compiled_by_torch, launches_kernels, source_of
 
 COLUMNS, ROWS, DIMS, LAYOUT, OFFSET, CONTENTS = "columns", "rows", "dims", "layout", "offset", "contents"
-OTHERS, GRADIENT, MODE, SETTINGS, BEFORE, OUT = "other rows", "gradient", "mode", "settings", "before", "out"
+OTHERS, GRADIENT, ASKED, MODE, SETTINGS, BEFORE, OUT = (
+    *("other rows", "gradient", "asked", "mode", "settings", "before", "out"),
+)
 OPERAND = "layout of "
 """Begins the name of the axis of an operand's layout."""
 NONE = "none"
@@ -46,21 +50,10 @@ _PLAIN_HEADS, _HEADS = 2, (1, 6)
 _WIDEST, _WIDEST_INTERPRETED = 2**16 + 1, 2**14 + 1
 _MOST_ELEMENTS, _MOST_ELEMENTS_OF_TORCH, _MOST_ELEMENTS_INTERPRETED = 2**21, 2**17, 2**16
 _MOST_ROWS, _MOST_ROWS_INTERPRETED = 2051, 70
+_TALL_ON_GPU, _TALL, _TALL_INTERPRETED = 4099, 1027, 259
 _MOST_OWN, _MOST_OWN_QUERIES = 6, 4
 """Sizes of a variant's source that are levels of an axis."""
 _MOST_QUERIES = 300
-GRADIENTS = (
-    "varying",
-    "expanded",
-    "one row expanded",
-    "transposed",
-    "every second column",
-    "twice",
-    "interleaved",
-    "of a hidden layer",
-)
-"""Output gradients and ways to ask for one, beside none."""
-GRADIENTS_OF_HEADS = ("varying", "expanded", "apart", "twice", "in turn", "by q alone", "by k alone", "by v alone")
 ALIKE, OF_ALL_KINDS = "alike", "of all kinds"
 """Contents of the rows beside the first: those of the first, or others in each."""
 EARLIER = (
@@ -92,6 +85,12 @@ class WaySpace:
     subject: Subject
     carries_gradient: bool = False
     """True if an output carries a gradient where its input requires one."""
+    has_own_backward: bool = False
+    """True if that is of a backward that is not torch's."""
+    has_answers_beside: bool = False
+    """True if tensors beside the answer carry one too."""
+    note: str | None = None
+    """A remark where no gradient can be asked for."""
     taken_dimensions: int = 2
     """Dimensions of the largest tensors of ordinary rows for which the answer is right, whatever is declared."""
     source: Source = field(init=False)
@@ -114,7 +113,8 @@ class WaySpace:
             *(WayAxis(OPERAND + name, names_of(moves), is_core=True) for name, moves in self._operands().items()),
             *(WayAxis(name, values, is_core=True, is_promised=False) for name, values in self._options().items()),
             *(WayAxis(name, ("as declared", *sizes), is_promised=False) for name, sizes in self._heads().items()),
-            WayAxis(GRADIENT, self._gradients(), is_core=True),
+            WayAxis(GRADIENT, self._gradients, is_core=True),
+            WayAxis(ASKED, self._asked),
             WayAxis(MODE, names_of((NONE, *(mode for mode in self._modes if not _is_of_settings(mode))))),
             WayAxis(SETTINGS, names_of((NONE, *filter(_is_of_settings, self._modes)))),
             WayAxis(BEFORE, (NONE, *self._earlier())),
@@ -204,17 +204,27 @@ class WaySpace:
         """True if the values of a way can't stand together, or make too large a call."""
         given = dict(way.values)
         dims, place = _dims_of(given.get(DIMS, "2"))
-        gradient, mode, layout = given.get(GRADIENT), given.get(MODE, ""), given.get(LAYOUT, strides.PACKED)
+        mode, layout, asked = given.get(MODE, ""), given.get(LAYOUT, strides.PACKED), given.get(ASKED, og.ONCE)
+        gradient = bool(given.keys() & {GRADIENT, ASKED})
         settings = given.get(SETTINGS, "")
         sizes = given.keys() & {COLUMNS, ROWS, DIMS}
+        # Each row of a kernel costs its time where Triton's interpreter runs it.
+        is_tall = self._is_interpreted and given.get(ROWS) == str(_TALL_INTERPRETED)
         is_sized = len(sizes) > 1 or (COLUMNS in given and strides.weight(layout) > 1)
-        # Gradients of elements that share memory add up, wherever a backward leaves them.
-        has_none = layout in strides.SHARED or any(word in mode for word in _SILENT_MODES) or OUT in given
+        # Gradients of elements that share memory add up, wherever a backward leaves them: those of rows that are one are judged together.
+        is_shared = layout in strides.SHARED and not (
+            layout == strides.EXPANDED and given.keys().isdisjoint({DIMS, ASKED}) and given.get(GRADIENT) == og.VARYING
+        )
+        has_none = is_shared or any(word in mode for word in _SILENT_MODES) or OUT in given
         of_heads = self._has_heads and not given.keys().isdisjoint({MODE, SETTINGS, BEFORE, LAYOUT, OFFSET})
+        of_plain = {CONTENTS, OTHERS, GRADIENT, MODE, SETTINGS, DIMS} if asked in og.OF_PLAIN_ROWS else set()
         return (
             (is_sized and self._is_large(way))
-            or (bool(gradient) and (has_none or of_heads))
-            or (bool(gradient) and mode == REQUIRES_GRAD)
+            or (gradient and (has_none or of_heads or mode == REQUIRES_GRAD))
+            or not given.keys().isdisjoint(of_plain)
+            # Rows of heads whose gradients are judged otherwise, or which a batch shares, are as many as these take.
+            or (asked == og.SHARED_BIAS and not given.keys().isdisjoint({ROWS, GRADIENT}))
+            or (is_tall and given != {ROWS: given[ROWS], GRADIENT: og.VARYING})
             or not strides.fits(layout, dims)
             or (OTHERS in given and self.rows_of(way) == 1)
             # One operand's own layout leaves the others packed: matrices that are all operands have no layout of the input then.
@@ -293,13 +303,21 @@ class WaySpace:
         taken = (n for n in dict.fromkeys((plain, *usual, *self._own_sizes(widest))) if setting.takes(n))
         return tuple(str(n) for n in taken if setting.operation.per_logit(n) * n < _MOST_LOGITS) or ("1",)
 
+    @property
+    def _tall(self) -> int | None:
+        """Rows of a tall matrix whose gradient is asked for: a backward may take them in chunks."""
+        setting = self.subject.setting
+        if not self.carries_gradient or setting.has_row_calls:
+            return None
+        return _TALL_ON_GPU if setting.on_gpu else _TALL_INTERPRETED if self._is_interpreted else _TALL
+
     @cached_property
     def _rows(self) -> tuple[str, ...]:
         setting = self.subject.setting
         most = _MOST_ROWS_INTERPRETED if self._is_interpreted else _MOST_ROWS
         if setting.has_heads:
             return tuple(map(str, (_PLAIN_HEADS, *_HEADS)))
-        counts = (_PLAIN_ROWS, *_ROWS, *self._own_sizes(most))
+        counts = (_PLAIN_ROWS, *_ROWS, *([self._tall] if self._tall else []), *self._own_sizes(most))
         return tuple(dict.fromkeys(str(setting.fewer(n, self.columns_of(Way()))) for n in counts))
 
     @cached_property
@@ -340,12 +358,30 @@ class WaySpace:
         sizes = {**HEADS, "queries": names_of((*HEADS["queries"], *own))}
         return {name: each for name, each in sizes.items() if name not in fixed}
 
+    @cached_property
     def _gradients(self) -> tuple[str, ...]:
         setting = self.subject.setting
-        if setting.operation.operand_gradients is not None:
-            return (NONE, *GRADIENTS_OF_HEADS) if self.carries_gradient else (NONE,)
-        is_judged = self.carries_gradient and setting.operation.gradient is not None
-        return (NONE, *GRADIENTS) if is_judged else (NONE,)
+        if not self.carries_gradient:
+            return (NONE,)
+        return (NONE, *(og.OF_ROWS if setting.operation.operand_gradients is None else og.OF_HEADS))
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        """Ways to ask for a gradient."""
+        operation, function = self.subject.setting.operation, self.subject.variant.function
+        if not self.carries_gradient:
+            return (og.ONCE,)
+        given = operands_of(function)
+        beside = [og.ALL_ANSWERS] if self.has_answers_beside else []
+        if operation.operand_gradients is not None:
+            known = operation.parameters
+            names = [*("q", "k", "v"), *(["bias"] if known["biased"] else [])]
+            names += ["sinks"] if math.isfinite(float(known["sink"])) else []
+            shared = [og.SHARED_BIAS] if known["biased"] else []
+            return (*og.ALWAYS_OF_HEADS, *map(og.ALONE.format, names), *shared, *og.ONE_TENSOR, *beside)
+        beside += [og.AGAIN] if judged_by(operation).second is not None else []
+        beside += [og.FORWARD_MODE] if self.source.mentions("jvp") else []
+        return (*og.ALWAYS, *beside, *([og.BY_BIAS] if "bias" in given else []))
 
     @cached_property
     def _modes(self) -> list[str]:

@@ -22,6 +22,7 @@ from softcheck.probes.options import BESIDE, VALUES, with_options
 from softcheck.probes.playing import failing
 from softcheck.probes.space import contents, strides
 from softcheck.probes.space.axes import (
+    ASKED,
     BEFORE,
     COLUMNS,
     CONTENTS,
@@ -55,6 +56,7 @@ class Prepared:
     laid: strides.Laid
     place: int
     """The dimension that is the row."""
+    layout: str = strides.PACKED
     beside: list[torch.Tensor] = field(default_factory=list)
     """Memory beside that which calls were given for their answers: NaN, unless they wrote there."""
 
@@ -65,6 +67,22 @@ class Prepared:
     def view(self, storage: torch.Tensor) -> torch.Tensor:
         """Returns the input in its storage."""
         return storage.as_strided(self.laid.shape, self.laid.strides, self.laid.offset)
+
+    def as_rows(self, tensor: torch.Tensor, due: tuple[int, int]) -> torch.Tensor | None:
+        """Returns an answer, or a gradient, as a matrix of the shape that is due, [rows, numbers]; None for one of another size."""
+        if tensor.numel() != due[0] * due[1]:
+            return None
+        if self.place != -1 and tensor.shape == torch.Size(self.laid.shape):
+            tensor = tensor.movedim(self.place, -1)
+        return tensor.reshape(due)
+
+    def like(self, values: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+        """Returns numbers for each row in the shape of an answer."""
+        if self.place == -1:
+            return values.reshape(output.shape)
+        shape = [*output.shape]
+        shape.append(shape.pop(self.place))
+        return values.reshape(shape).movedim(-1, self.place).contiguous()
 
 
 class WayCalls:
@@ -112,8 +130,8 @@ class WayCalls:
         if way.get(OUT) and self.space.out_parameter is not None:
             beside: list[torch.Tensor] = []
             function = _into(own, self.space.out_parameter, way.get(OUT), beside)
-            return Prepared(subject, function, laid, place, beside)
-        return Prepared(subject, function, laid, place)
+            return Prepared(subject, function, laid, place, layout, beside)
+        return Prepared(subject, function, laid, place, layout)
 
     def make_before(self, prepared: Prepared, way: Way, storage: torch.Tensor) -> None:
         """Makes the call that comes before, if a way has one: whatever it gives, it must leave no mark."""
@@ -160,7 +178,7 @@ class WayCalls:
             "refused memory for the answer": (OUT, TOO_NARROW),
             "another layout": (LAYOUT, "padded by 3" if layout == "transposed" else "transposed"),
         }
-        plain = way.without(BEFORE).without(GRADIENT)
+        plain = way.without(BEFORE).without(GRADIENT).without(ASKED)
         return plain.having(*changes[before]) if before in changes else plain
 
     def _with_another_option(self, way: Way) -> Subject | None:
