@@ -20,6 +20,7 @@ from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import call_on, ordinary_rows, prefixed
+from softcheck.probes.options import has_one_meaning, in_words
 from softcheck.probes.outcome import NOTHING_TO_TRY, Conclusion, Outcome, Shown
 from softcheck.probes.registry import Effort
 from softcheck.probes.space import contents
@@ -27,6 +28,7 @@ from softcheck.probes.space.attempts import Attempted, Attempts
 from softcheck.probes.space.axes import (
     ASKED,
     BEFORE,
+    CALL,
     COLUMNS,
     CONTENTS,
     DIMS,
@@ -41,6 +43,7 @@ from softcheck.probes.space.axes import (
     WaySpace,
 )
 from softcheck.probes.space.backwards import OPERANDS, is_torchs_own, not_asked, with_leaves
+from softcheck.probes.space.calls import WayCalls
 from softcheck.probes.space.output_gradients import VARYING
 from softcheck.probes.space.plan import Plan
 from softcheck.probes.space.way import VALUES, Way, WayAxis
@@ -78,6 +81,8 @@ _HALVINGS = 8
 """Calls that look for the least size at which a meeting fails."""
 _OF_DIMENSIONS = (".dim()", ".ndim", "shape[:-1]", "reshape(-1", "view(-1", "flatten(")
 """Parts of code that takes tensors of any number of dimensions; other code may be right on some by chance."""
+_SMALL = (2, 18)
+"""A shape within a tile, which a causal mask takes for more than one query of more than one key."""
 _PLAIN_NUMBERS = 1_000_000
 """Random numbers of the first part's plain call, beyond those of any plan."""
 _FEW = 3
@@ -300,13 +305,16 @@ def _of_kind(way: Way, kind: str) -> Way:
 def _counts(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted) -> Violation | None:
     """Returns what is a fault of a meeting: wrong values, and a refusal where every circumstance is promised.
 
-    The plain call, and an option alone, whose name may mean something else, are for other probes to judge. Sizes of heads that
-    nobody declares count alone where another one is right.
+    The plain call is for other probes to judge. An option, or sizes of heads that nobody declares, count alone where their meaning is known.
     """
     axes, met = {axis.name: axis for axis in space.axes}, way.meeting.values
     if not met:
         return None
-    if len(met) == 1 and not axes[met[0][0]].is_promised and not _takes_another(attempts, axes[met[0][0]], way):
+    if len(met) == 1 and not axes[met[0][0]].is_promised and not _is_meant(space, attempts, axes[met[0][0]], way):
+        if attempted.violations and met[0][0] not in HEADS:
+            attempts.notes.append(
+                f"with {way.words} the answers are none that the name promises; {judging(way)} judges them all the same"
+            )
         return None
     if attempted.violations:
         return attempted.violations[0]
@@ -315,10 +323,21 @@ def _counts(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted)
     return attempted.refused if is_promised and is_asked else None
 
 
-def _takes_another(attempts: Attempts, axis: WayAxis, way: Way) -> bool:
-    """True if the answer for another size of heads than a way's is right."""
-    others = axis.values[1:] if axis.name in HEADS else ()
-    return any(_is_right_as(attempts, way.having(axis.name, value)) for value in others if value != way.get(axis.name))
+def _is_meant(space: WaySpace, attempts: Attempts, axis: WayAxis, way: Way) -> bool:
+    """True if a value of one axis that nobody promises has one meaning, or if another value of it, or a small matrix, is right."""
+    if axis.name in (CALL, DIMS) or has_one_meaning(space.subject, axis.name):
+        return axis.name != DIMS
+    others = [way.having(axis.name, value) for value in axis.values[1:] if value != way.get(axis.name)]
+    small = [] if axis.name in HEADS else [way.having(COLUMNS, _SMALL[1]).having(ROWS, _SMALL[0])]
+    return any(_is_right_as(attempts, each) for each in (*others, *small))
+
+
+def judging(way: Way) -> str:
+    """Returns the options of a command that judges a way's options everywhere; an empty text for a way without any."""
+    given = dict(way.values)
+    words = in_words(WayCalls.declared(given))
+    call = f"--call '{given[CALL].replace(';', ',').replace(':', '=')}'" if CALL in given else ""
+    return f"--declare {words}" if words else call
 
 
 def _smallest(space: WaySpace, attempts: Attempts, reduced: _Reduced) -> tuple[Way, Attempted, str]:
@@ -347,7 +366,10 @@ def _smallest(space: WaySpace, attempts: Attempts, reduced: _Reduced) -> tuple[W
 
 def _told(way: Way, violation: Violation, right: str) -> Violation:
     alone = "right with any one of these as usual" if len(way.meeting.values) > 1 else "right as usual"
-    return violation.told(f"with {way.words} ({alone}{right and f', and at {right}'})", **dict(way.meeting.values))
+    everywhere = f"; {judging(way)} judges it everywhere" if judging(way) else ""
+    return violation.told(
+        f"with {way.words} ({alone}{everywhere}{right and f', and at {right}'})", **dict(way.meeting.values)
+    )
 
 
 def _of_one(space: WaySpace, attempts: Attempts, way: Way) -> Outcome:

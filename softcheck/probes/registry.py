@@ -33,7 +33,6 @@ PROBES: dict[str, str] = {
     "fusion": "kernels compiled with and without fused multiply and add",
     "launch_options": "num_warps from 1 to 16, and splits from 1 to 7, where they can be passed, and each configuration of autotuned kernels",
     "torch_options": "dim= over other dimensions than the last, dtype= of a wider type, and calls after one with another option",
-    "options": "masks, scales, smoothing and other options that calls leave at their defaults, one at a time",
     "torch_transforms": "functions mapped by torch.vmap, and modules that were copied, saved, cast, or set to training",
     "meetings": "circumstances that meet: sizes, dimensions, layouts, contents, options, gradients, modes and earlier calls",
     "arithmetic": "compiled kernels that compute otherwise than declared, read off their PTX",
@@ -57,6 +56,26 @@ SLICES: dict[str, tuple[str, tuple[str, ...]]] = {
     "gradients": (
         "gradients that are not those of the exact backward, where outputs carry one",
         ("columns", "rows", "contents", "dims", "layout", "offset", "layout of ", "gradient", "asked"),
+    ),
+    "options": (
+        "masks, scales, smoothing and other options that calls leave at their defaults",
+        (
+            *(
+                "columns",
+                "rows",
+                "contents",
+                "before",
+                "call",
+                "masked",
+                "biased",
+                "causal",
+                "window",
+                "groups",
+                "sink",
+                "scale",
+            ),
+            *("temperature", "softcap", "ignore_index", "label_smoothing", "weight", "z_loss", "reduction"),
+        ),
     ),
     "operand_layouts": (
         "one operand of a call, or out=, at other strides than the others, and heads as a projection leaves them",

@@ -22,7 +22,7 @@ from softcheck.probes.outcome import Outcome
 from softcheck.probes.playing import INFERENCE_TENSOR
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.space import output_gradients as og
-from softcheck.probes.space.axes import ASKED, DIMS, GRADIENT, LAYOUT, OFFSET, ROWS, WaySpace
+from softcheck.probes.space.axes import ASKED, CALL, DIMS, GRADIENT, LAYOUT, OFFSET, ROWS, WaySpace
 from softcheck.probes.space.backwards import (
     OPERANDS,
     Backwards,
@@ -182,7 +182,7 @@ class Attempts:
         if is_few and not (others.any() and wrong_values(subject, rows[others], bits[others], returned)):
             return ()
         wrong = wrong_values(subject, rows, bits, returned)
-        given = {name for name, _ in way.values if name in VALUES}
+        given = {name for name, _ in way.values if name in VALUES or name == CALL}
         if given and FindingKind.NAN_MISMATCH in {violation.kind for violation in wrong}:
             wrong = wrong_values(with_zeros(subject), rows, bits, returned)
         wrong = tuple(violation for violation in wrong if violation.kind in _BROKEN)

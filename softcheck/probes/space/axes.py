@@ -17,7 +17,7 @@ from softcheck.probes.helpers import parameters_of
 from softcheck.probes.judged_gradients import judged_by
 from softcheck.probes.modes import ANY_ALGORITHM, COMPILED, REQUIRES_GRAD, in_mode, modes
 from softcheck.probes.operand_moves import TOGETHER, layouts_of_operands
-from softcheck.probes.options import TEMPERATURE, VALUES
+from softcheck.probes.options import TEMPERATURE, VALUES, operand_calls, temperature_call
 from softcheck.probes.space import contents, strides
 from softcheck.probes.space import output_gradients as og
 from softcheck.probes.space.way import Way, WayAxis, names_of
@@ -32,6 +32,10 @@ OTHERS, GRADIENT, ASKED, MODE, SETTINGS, BEFORE, OUT = (
 OPERAND = "layout of "
 """Begins the name of the axis of an operand's layout."""
 NONE = "none"
+CALL = "call"
+"""The axis of calls with a mask, or another operand, that the function's own call leaves out."""
+MASK_AND_CAUSAL = "a mask and a causal flag"
+"""A call before: what it leaves behind, such as a mask that is kept and written into, another call may meet."""
 
 MOST_DIMENSIONS = 5
 """Dimensions of the largest tensors, where they are declared."""
@@ -58,6 +62,7 @@ ALIKE, OF_ALL_KINDS = "alike", "of all kinds"
 """Contents of the rows beside the first: those of the first, or others in each."""
 EARLIER = (
     *("wider rows", "narrower rows", "more rows", "another dtype", "another layout", "rows of NaN"),
+    MASK_AND_CAUSAL,
     *("the same storage", "a failed allocation", "another option", "a backward", "refused memory for the answer"),
 )
 """Calls before the one that is judged."""
@@ -112,6 +117,7 @@ class WaySpace:
             WayAxis(OFFSET, self._offsets, is_core=True),
             *(WayAxis(OPERAND + name, names_of(moves), is_core=True) for name, moves in self._operands().items()),
             *(WayAxis(name, values, is_core=True, is_promised=False) for name, values in self._options().items()),
+            WayAxis(CALL, ("as usual", *names_of(self.calls.values())), is_core=True, is_promised=False),
             *(WayAxis(name, ("as declared", *sizes), is_promised=False) for name, sizes in self._heads().items()),
             WayAxis(GRADIENT, self._gradients, is_core=True),
             WayAxis(ASKED, self._asked),
@@ -169,7 +175,8 @@ class WaySpace:
         given, function = dict(way.values), self.subject.variant.function
         own = function.open_options if isinstance(function, Adapted) else {}
         own |= {"scale": own[TEMPERATURE]} if TEMPERATURE in own and "scale" not in own else {}
-        found = [own.get(name, name) for name in given if name in VALUES or name in HEADS]
+        found = [own.get(name, name) for name in given if name in VALUES or name in HEADS or name == TEMPERATURE]
+        found += [name for name, call in self.calls.items() if names_of([call])[0] == given.get(CALL)]
         found += [self.out_parameter] if OUT in given and self.out_parameter else []
         return found + ([self.dim_parameter] if " over " in given.get(DIMS, "") and self.dim_parameter else [])
 
@@ -236,12 +243,24 @@ class WaySpace:
             # Nobody says where the first of fewer queries than keys stands, nor in which dtype an option's number is kept.
             or ("queries" in given and ("causal" in given or "window" in given))
             or ("default_dtype" in settings and any(name in VALUES for name in given))
+            or (CALL in given and (OUT in given or any(self._is_optional(name) for name in given)))
+            or (TEMPERATURE in given and "scale" in given)
             or (OUT in given and place != -1)
             or (given.get(OUT) == EXCHANGED and dims == 2)
             or (OPERAND + TOGETHER in given and any(OPERAND in each and TOGETHER not in each for each in given))
             # Each shape and layout is compiled for anew, which takes seconds.
             or ("torch.compile" in settings and bool(given.keys() & {COLUMNS, ROWS, DIMS, LAYOUT, OFFSET, BEFORE}))
         )
+
+    @cached_property
+    def calls(self) -> Mapping[str, str]:
+        """Calls with an operand that the function's own call leaves out, by its parameter."""
+        is_asked = self.subject.setting.operation.arguments is not None
+        return operand_calls(self.subject.variant.function) if is_asked else {}
+
+    @staticmethod
+    def _is_optional(axis: str) -> bool:
+        return axis in VALUES or axis in HEADS or axis == TEMPERATURE or axis.startswith(OPERAND)
 
     @cached_property
     def _has_operands_alone(self) -> bool:
@@ -344,7 +363,7 @@ class WaySpace:
             usual = operation.parameters[name]
             others: Sequence[Parameter] = [value for value in VALUES[name] if value != usual]
             found[name] = names_of((f"{value_in_words(usual) or 'none'} by default", *map(value_in_words, others)))
-        return found
+        return found | ({TEMPERATURE: found["scale"]} if temperature_call(function) and "scale" in found else {})
 
     def _heads(self) -> dict[str, tuple[str, ...]]:
         """Sizes of heads, where they are not declared; a scale that is declared belongs to the head dimension."""
@@ -403,6 +422,7 @@ class WaySpace:
         left_out = set() if len(setting.declaration.dtypes) > 1 else {"another dtype"}
         left_out |= set() if self._is_strided else {"another layout"}
         left_out |= set() if self.out_parameter else {"refused memory for the answer"}
+        left_out |= set() if self.calls and "causal" in self._options() else {MASK_AND_CAUSAL}
         left_out |= set() if any(len(values) > 1 for values in self._options().values()) else {"another option"}
         left_out |= set() if self.carries_gradient and not setting.has_heads else {"a backward"}
         return tuple(each for each in EARLIER if each not in left_out)

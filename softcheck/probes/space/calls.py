@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from oracles.formats import FORMATS, Bits
+from oracles.formats import FORMATS, Bits, decode, encode
 from softcheck.calling import activity
 from softcheck.calling.call import TORCH_DTYPES, to_tensor
 from softcheck.calling.state import preserved
@@ -18,18 +18,20 @@ from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
 from softcheck.probes.head_shapes import of_other_heads
 from softcheck.probes.operand_moves import laid_out
-from softcheck.probes.options import BESIDE, VALUES, with_options
+from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, called_as, temperature_call, with_options
 from softcheck.probes.playing import failing
 from softcheck.probes.space import contents, strides
 from softcheck.probes.space.axes import (
     ASKED,
     BEFORE,
+    CALL,
     COLUMNS,
     CONTENTS,
     EXCHANGED,
     GRADIENT,
     HEADS,
     LAYOUT,
+    MASK_AND_CAUSAL,
     OFFSET,
     OPERAND,
     OTHERS,
@@ -42,6 +44,7 @@ from softcheck.probes.space.axes import (
 from softcheck.probes.space.way import VALUES as NUMBERS
 from softcheck.probes.space.way import Way, names_of
 from softcheck.probes.torch_options import own_function, taking_the_input_first
+from softcheck.variants.adapt import Adapted
 
 _LONG = 2000
 """Columns from which on a wider row has one column more, and not three times as many."""
@@ -110,7 +113,7 @@ class WayCalls:
 
     def subject(self, way: Way) -> Subject | None:
         """Returns the subject with a way's options, sizes of heads and layouts of operands; None where these are not judged together."""
-        given = tuple(each for each in way.values if each[0] in VALUES or each[0] in HEADS)
+        given = tuple(each for each in way.values if each[0] in {*VALUES, *HEADS, TEMPERATURE, CALL})
         if given not in self._subjects:
             self._subjects[given] = self._with_options(dict(given))
         subject = self._subjects[given]
@@ -152,6 +155,12 @@ class WayCalls:
         return None
 
     def _make_other(self, prepared: Prepared, way: Way, before: str) -> None:
+        flagged = self._with_mask_and_causal() if before == MASK_AND_CAUSAL else None
+        if flagged is not None:
+            x = to_tensor(flagged[1], flagged[0].setting.fmt, flagged[0].device)
+            with preserved(), suppress(Exception), activity.calling():
+                flagged[0].variant.function(x)
+            return
         other = self._other(way, before)
         subject = self._with_another_option(way) if before == "another option" else prepared.subject
         made = self.prepared(subject or prepared.subject, other, self.bits(other, "before"))
@@ -192,14 +201,48 @@ class WayCalls:
         return found
 
     def _with_options(self, given: Mapping[str, str]) -> Subject | None:
+        subject = self.space.subject
+        call = next((text for text in self.space.calls.values() if names_of([text])[0] == given.get(CALL)), "")
+        if call:
+            return called_as(subject, call)
         sizes = {name: float(text) for name, text in given.items() if name in HEADS}
-        declared: dict[str, Parameter] = {}
+        declared = self.declared(given)
+        if declared:
+            call = temperature_call(subject.variant.function) if TEMPERATURE in given else ""
+            changed = with_options(subject, declared, call)
+            if changed is None:
+                return None
+            subject = changed
+        return of_other_heads(subject, sizes) if sizes else subject
+
+    @staticmethod
+    def declared(given: Mapping[str, str]) -> dict[str, Parameter]:
+        """Returns the parameters of an operation that options of a way stand for."""
+        found: dict[str, Parameter] = {}
         for name, text in given.items():
-            if name not in sizes:
-                value = next(value for value in VALUES[name] if names_of([value_in_words(value)])[0] == text)
-                declared |= {**BESIDE.get(name, {}), name: value}
-        subject = with_options(self.space.subject, declared) if declared else self.space.subject
-        return of_other_heads(subject, sizes) if subject is not None and sizes else subject
+            known = "scale" if name == TEMPERATURE else name
+            if known in VALUES:
+                value = next(value for value in VALUES[known] if names_of([value_in_words(value)])[0] == text)
+                found |= {**BESIDE.get(known, {}), known: value}
+        return found
+
+    def _with_mask_and_causal(self) -> tuple[Subject, Bits] | None:
+        """Returns a call with an operand and a causal flag, which say together what is hidden, and rows of its own.
+
+        The rows have the shape of the matrix that a causal mask makes of a row, so that what is kept by shapes is met again.
+        """
+        subject, function = self.space.subject, self.space.subject.variant.function
+        causal = with_options(subject, {"causal": VALUES["causal"][0]})
+        if causal is None or causal.setting.operation.matrix is None or not isinstance(function, Adapted):
+            return None
+        call = next(iter(self.space.calls.values()))
+        flagged = called_as(subject, f"{call[:-1]}, {function.open_options['causal']}=True)")
+        rows, columns = causal.setting.operation.matrix(self.space.columns_of(Way()))
+        fmt = subject.setting.fmt
+        values = decode(contents.ordinary_rows(rows, columns, fmt), fmt)
+        # Some of the first keys, which many queries of a causal mask see.
+        values[:, 1::2] = -np.inf
+        return None if flagged is None else (flagged, encode(values, fmt))
 
 
 def _with_operands(subject: Subject, moves: Mapping[str, str]) -> Subject:
