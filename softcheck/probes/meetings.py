@@ -73,7 +73,7 @@ class Budget:
 
 BUDGETS: Mapping[Effort, Budget] = {
     "quick": Budget(calls=24, interpreted_heads=24, compilations=12, torch_compilations=3),
-    "normal": Budget(calls=240, interpreted_heads=96, compilations=80, torch_compilations=8),
+    "normal": Budget(calls=240, interpreted_heads=144, compilations=80, torch_compilations=8),
     "thorough": Budget(calls=1500, interpreted_heads=480, compilations=480, torch_compilations=64),
 }
 """Budgets by effort. A normal one has as many calls as every two values need, and for some of the threes."""
@@ -132,7 +132,10 @@ class Meetings(Probe):
         key = axes, calls, seed, space.source.digest
         if self._planned is None or self._planned[0] != key:
             plan = Plan(axes, space.excluded, key[2:], triples=not setting.quick, compilations=compilations)
-            self._planned = key, plan.ways(calls)
+            names = {axis.name for axis in axes}
+            fits = (way for way in space.always if names.issuperset(name for name, _ in way.values))
+            always = [] if setting.quick else [*fits]
+            self._planned = key, [*always, *plan.ways(calls - len(always))]
         plain, attempts = Way(((VALUES, str(_PLAIN_NUMBERS + number)),)), Attempts(space, seed)
         outcome = _Part(space, attempts, plain).of(self._planned[1][number::_PARTS])
         return msgspec.structs.replace(
@@ -305,13 +308,13 @@ def _of_kind(way: Way, kind: str) -> Way:
 def _counts(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted) -> Violation | None:
     """Returns what is a fault of a meeting: wrong values, and a refusal where every circumstance is promised.
 
-    The plain call is for other probes to judge. An option, or sizes of heads that nobody declares, count alone where their meaning is known.
+    The plain call is for other probes to judge. An option counts alone where its meaning is known.
     """
     axes, met = {axis.name: axis for axis in space.axes}, way.meeting.values
     if not met:
         return None
     if len(met) == 1 and not axes[met[0][0]].is_promised and not _is_meant(space, attempts, axes[met[0][0]], way):
-        if attempted.violations and met[0][0] not in HEADS:
+        if attempted.violations and met[0][0] != DIMS:
             attempts.notes.append(
                 f"with {way.words} the answers are none that the name promises; {judging(way)} judges them all the same"
             )
@@ -325,11 +328,11 @@ def _counts(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted)
 
 def _is_meant(space: WaySpace, attempts: Attempts, axis: WayAxis, way: Way) -> bool:
     """True if a value of one axis that nobody promises has one meaning, or if another value of it, or a small matrix, is right."""
-    if axis.name in (CALL, DIMS) or has_one_meaning(space.subject, axis.name):
+    if axis.name in (DIMS, CALL, *HEADS) or has_one_meaning(space.subject, axis.name):
         return axis.name != DIMS
     others = [way.having(axis.name, value) for value in axis.values[1:] if value != way.get(axis.name)]
-    small = [] if axis.name in HEADS else [way.having(COLUMNS, _SMALL[1]).having(ROWS, _SMALL[0])]
-    return any(_is_right_as(attempts, each) for each in (*others, *small))
+    small = way.having(COLUMNS, _SMALL[1]).having(ROWS, _SMALL[0])
+    return any(_is_right_as(attempts, each) for each in (*others, small))
 
 
 def judging(way: Way) -> str:

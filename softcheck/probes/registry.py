@@ -29,7 +29,6 @@ PROBES: dict[str, str] = {
     "permutations": "columns in another order",
     "appended_masks": "-inf columns before, between and behind the others, across block sizes",
     "keys": "attention's keys in another order, and other numbers in those that a query does not see",
-    "head_shapes": "attention of other numbers of queries than keys, long heads, other head dimensions",
     "fusion": "kernels compiled with and without fused multiply and add",
     "launch_options": "num_warps from 1 to 16, and splits from 1 to 7, where they can be passed, and each configuration of autotuned kernels",
     "torch_options": "dim= over other dimensions than the last, dtype= of a wider type, and calls after one with another option",
@@ -76,6 +75,10 @@ SLICES: dict[str, tuple[str, tuple[str, ...]]] = {
             ),
             *("temperature", "softcap", "ignore_index", "label_smoothing", "weight", "z_loss", "reduction"),
         ),
+    ),
+    "head_shapes": (
+        "attention of other numbers of queries than keys, long heads, other head dimensions",
+        ("columns", "contents", "queries", "head_dim"),
     ),
     "operand_layouts": (
         "one operand of a call, or out=, at other strides than the others, and heads as a projection leaves them",

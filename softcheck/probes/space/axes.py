@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from softcheck.probes.operand_moves import TOGETHER, layouts_of_operands
 from softcheck.probes.options import TEMPERATURE, VALUES, operand_calls, temperature_call
 from softcheck.probes.space import contents, strides
 from softcheck.probes.space import output_gradients as og
-from softcheck.probes.space.way import Way, WayAxis, names_of
+from softcheck.probes.space.way import DECLARED, Way, WayAxis, names_of
 from softcheck.probes.torch_options import own_function
 from softcheck.variants.adapt import Adapted, operands_of
 from softcheck.variants.source import Source, is_compiled_by_torch, launches_kernels, source_of
@@ -49,6 +49,12 @@ _MOST_LOGITS = 2**21
 _ALIGNMENT = 16
 """Bytes of the widest load of one thread."""
 _PLAIN_OF_HEADS, _COLUMNS_OF_HEADS = 40, (1, 2, 65, 130, 200)
+_LONG, _LONG_ON_GPU = (1100,), (1100, 2050)
+"""Keys of long heads with as many queries, each of which takes a second to judge without a GPU."""
+_LONG_OF_ONE, _LONG_OF_ONE_ON_GPU = (1100, 4100), (1030, 1100, 2050, 4100, 8200, 16_400, 33_000)
+"""Keys of heads with a single query, which many programs may share."""
+_BEHIND_A_CACHE, _BEFORE_IT = 99, (3, 1, 6, 13, 21)
+"""Keys of heads, and of these the keys before the first query: a chunk of a prompt behind a cache, whose length fills no tile."""
 _PLAIN_ROWS, _ROWS = 3, (1, 2, 8, 17)
 _PLAIN_HEADS, _HEADS = 2, (1, 6)
 _WIDEST, _WIDEST_INTERPRETED = 2**16 + 1, 2**14 + 1
@@ -118,7 +124,7 @@ class WaySpace:
             *(WayAxis(OPERAND + name, names_of(moves), is_core=True) for name, moves in self._operands().items()),
             *(WayAxis(name, values, is_core=True, is_promised=False) for name, values in self._options().items()),
             WayAxis(CALL, ("as usual", *names_of(self.calls.values())), is_core=True, is_promised=False),
-            *(WayAxis(name, ("as declared", *sizes), is_promised=False) for name, sizes in self._heads().items()),
+            *(WayAxis(name, (DECLARED, *sizes), is_promised=False) for name, sizes in self._heads().items()),
             WayAxis(GRADIENT, self._gradients, is_core=True),
             WayAxis(ASKED, self._asked),
             WayAxis(MODE, names_of((NONE, *(mode for mode in self._modes if not _is_of_settings(mode))))),
@@ -128,6 +134,27 @@ class WaySpace:
         )
         free = _OF_ANY_SIZE if self.is_compiled_by_torch else _NOT_COMPILED_FOR
         return tuple(replace(axis, compiles=axis.name not in free) for axis in found if len(axis.values) > 1)
+
+    @property
+    def always(self) -> list[Way]:
+        """Ways that are too dear to meet others, and are made all the same: long heads, and the gradient of many rows."""
+        if self.subject.setting.has_heads:
+            return [Way(tuple((name, str(value)) for name, value in way.items())) for way in self._long_heads()]
+        is_tall = self._is_interpreted and self._tall is not None
+        return [Way(((ROWS, str(_TALL_INTERPRETED)), (GRADIENT, og.VARYING)))] if is_tall else []
+
+    def _long_heads(self) -> Iterator[Mapping[str, object]]:
+        setting = self.subject.setting
+        known, most = setting.operation.parameters, setting.declaration.promised_columns(setting.dtype) or math.inf
+        of_one = [n for n in (_LONG_OF_ONE_ON_GPU if setting.on_gpu else _LONG_OF_ONE) if n <= most]
+        if known["queries"]:
+            yield from ({COLUMNS: n, CONTENTS: contents.ADVERSARIAL} for n in of_one)
+            return
+        yield from ({COLUMNS: n} for n in (_LONG_ON_GPU if setting.on_gpu else _LONG) if n <= most)
+        if not known["square"]:
+            yield from ({COLUMNS: n, CONTENTS: contents.ADVERSARIAL, "queries": 1} for n in of_one)
+        if known["causal"] and not known["square"] and most >= _BEHIND_A_CACHE:
+            yield from ({COLUMNS: _BEHIND_A_CACHE, "queries": _BEHIND_A_CACHE - before} for before in _BEFORE_IT)
 
     @cached_property
     def is_compiled_by_torch(self) -> bool:

@@ -6,6 +6,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 
@@ -14,9 +15,9 @@ from softcheck.calling import activity
 from softcheck.calling.call import TORCH_DTYPES, to_tensor
 from softcheck.calling.state import preserved
 from softcheck.operations.operation import Parameter, value_in_words
+from softcheck.operations.registry import operation
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
-from softcheck.probes.head_shapes import of_other_heads
 from softcheck.probes.operand_moves import laid_out
 from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, called_as, temperature_call, with_options
 from softcheck.probes.playing import failing
@@ -243,6 +244,17 @@ class WayCalls:
         # Some of the first keys, which many queries of a causal mask see.
         values[:, 1::2] = -np.inf
         return None if flagged is None else (flagged, encode(values, fmt))
+
+
+def of_other_heads(subject: Subject, parameters: Mapping[str, float]) -> Subject:
+    """Returns the subject as if it declared heads of these parameters."""
+    declared = subject.setting.declaration
+    changed = {**declared.parameters, **parameters}
+    return replace(
+        subject,
+        setting=replace(subject.setting, declaration=msgspec.structs.replace(declared, parameters=changed)),
+        variant=subject.variant.of(operation(declared.operation, changed)),
+    )
 
 
 def _with_operands(subject: Subject, moves: Mapping[str, str]) -> Subject:
