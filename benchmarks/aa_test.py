@@ -14,7 +14,7 @@ from pathlib import Path
 
 from softcheck.errors import NothingRunError
 from softcheck.run.session import Session
-from softcheck.speed.shapes import parse
+from softcheck.speed.samples import parse
 from softcheck.speed.statistics import ratio_interval
 
 LIMIT = 0.005

@@ -41,7 +41,7 @@ def judged(x: torch.Tensor, output: torch.Tensor, of: Operation, fmt: Format) ->
     """The largest error of an output, [heads, length, dimension], in ulp(sum p |v|), and the largest share of its bound."""
     judge, found = TensorJudge(of, fmt, fmt, "nan", STANDARD), []
     for heads in batches(x):
-        rows = judge.usual(x[heads], output[heads].flatten(1))
+        rows = judge.judged(x[heads], output[heads].flatten(1))
         found.append(torch.stack([rows.errors.amax(), rows.shares.amax()]).nan_to_num(nan=torch.inf))
     worst, share = torch.stack(found).amax(dim=0).tolist()
     return worst, share

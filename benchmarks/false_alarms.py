@@ -6,9 +6,8 @@
 
 Correct are the built-in variants of the operation that declare no defect for the dtype, but for those that only probes show.
 Rows are drawn at widths from 1 to 2^17: those of the corpora's families (``softcheck.cases.random_rows``), and the adversarial rows and
-rare values that every regime is tried with. Every variant that takes them is run on the same rows, and judged where they lie with
-``judge_in_place``. With ``--device cpu`` launches are small; the numpy judge judges
-softmax there, and other operations are judged by torch as on a GPU. Families take turns by
+rare values that every regime is tried with. Every variant that takes them is run on the same rows, and judged where they lie by
+``judge_tensors``. With ``--device cpu`` launches are small. Families take turns by
 the time that they have used, until every variant has ``--elements`` in the dtype or ``--seconds`` have gone by since the start.
 With ``--jobs`` above 1, processes share the widths and dtypes, mostly so that they compile side by side; what each of them has is in
 the folder FILE.shards. ``--gpus all``, ``--scheduler ADDRESS`` or ``--workers N`` spread these processes over a cluster whose hosts
@@ -22,6 +21,7 @@ corpus, FILE.inputs.jsonl. Exits 1 where there is a finding, 2 for wrong usage, 
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import math
 import multiprocessing
@@ -29,6 +29,7 @@ import os
 import platform
 import shlex
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -49,9 +50,8 @@ from softcheck.cases.importing import case_from_bits
 from softcheck.cases.random_rows import FILLERS, Draw, Filler, fill, torch_dtype
 from softcheck.cases.rare_values import patterns, rows_with
 from softcheck.cases.telling import telling_batch
-from softcheck.cli.clusters import ClusterChoice, opened
+from softcheck.cli.options import ClusterChoice, opened
 from softcheck.contract import FindingKind, Violation
-from softcheck.judge.by_contract import judge_in_place
 from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement
@@ -183,14 +183,9 @@ def read(path: Path) -> State:
 
 def measured(x: torch.Tensor, y: torch.Tensor, fmt: Format, variant: LoadedVariant) -> Measurement:
     """The judge's word on an output where it lies, by the arithmetic that the variant declares."""
-    arithmetic, operation = (
-        contract_of(variant.declaration.arithmetic, of_cpu_library=x.device.type == "cpu"),
-        variant.operation,
-    )
-    if operation.accelerator is None:
-        masked = variant.declaration.fully_masked
-        return judge_tensors(x, y, fmt, operation=operation, fully_masked=masked, arithmetic=arithmetic)
-    return judge_in_place(variant, x, y, fmt, arithmetic)
+    arithmetic = contract_of(variant.declaration.arithmetic, of_cpu_library=x.device.type == "cpu")
+    masked, operation = variant.declaration.fully_masked, variant.operation
+    return judge_tensors(x, y, fmt, operation=operation, fully_masked=masked, arithmetic=arithmetic)
 
 
 def laid_out(x: torch.Tensor, kind: int, fmt: Format) -> Placed:
@@ -439,9 +434,20 @@ def _run_shard_apart(settings: dict[str, Any], shard: Shard, path: Path, until: 
 
 
 def _run_shard_there(cluster: "DaskCluster", words: list[str]) -> None:
-    status = cluster.command(words)
+    from distributed import KilledWorker
+
+    # A Dask worker that ends takes the command with it, which is then run by another.
+    together = ["setpriv", "--pdeathsig", "TERM", *words]
+    status = None
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(KilledWorker):
+            status = cluster.client.submit(subprocess.call, together, cwd=str(Path.cwd()), pure=False).result()
+            break
     if status not in {0, 130}:
         raise RuntimeError(f"{' '.join(words)} ended with {status}")
+
+
+_ATTEMPTS = 4
 
 
 def _folder(path: Path) -> Path:

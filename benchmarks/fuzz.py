@@ -40,7 +40,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError
 from softcheck.judge.measurement import unmeasured
 from softcheck.probes.outcome import Outcome
-from softcheck.report import compare, compare_text, formats, json_format
+from softcheck.report import compare, formats, json_format
 from softcheck.run.journal import read_header
 from softcheck.run.probing import ProbeTask
 from softcheck.run.protocol import Ready
@@ -181,8 +181,8 @@ def comparison_target(folder: Path) -> Target:
         for other in kept:
             for pair in ((other, found), (found, other)):
                 comparison = compare.compare(*pair, compare.Tolerances())
-                for draw in compare_text.FORMATS.values():
-                    draw(comparison)
+                for name in formats.COMPARISON_FORMATS:
+                    formats.render(comparison, name)
 
     return Target([reports, speeds], read, mutated_json)
 

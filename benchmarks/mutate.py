@@ -42,7 +42,7 @@ from peer_judges import JUDGES, judge_all
 
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
-from softcheck.cli.clusters import ClusterChoice, opened
+from softcheck.cli.options import ClusterChoice, opened
 from softcheck.errors import SoftcheckError
 from softcheck.run.session import CaseMeasurement, Session
 

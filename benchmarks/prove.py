@@ -27,7 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from softcheck.operations.registry import operation  # noqa: E402 - as below
-from softcheck.variants.registry import BUILTIN, BUILTIN_OF, WITH_MASKS  # noqa: E402 - from the checkout, installed or not
+from softcheck.variants.builtin.declarations import WITH_MASKS  # noqa: E402 - from the checkout, installed or not
+from softcheck.variants.registry import BUILTIN, BUILTIN_OF  # noqa: E402 - as above
 
 _PLUGIN = "softcheck.pytest_plugin"
 
@@ -126,9 +127,6 @@ STEPS = (
     ),
     Step("first-answer", "python benchmarks/first_answer.py --only one_block --output first-answer.md", 120),
     Step("one-variant", "softcheck report --variant one_block --dtype float16 --timings --format summary", 90),
-    Step("bench-judge", "python benchmarks/bench_judge.py --output bench-judge.json", 90),
-    Step("judge-instructions", "python benchmarks/judge_instructions.py --run", 90),
-    Step("judge-agreement", "python benchmarks/judge_agreement.py --output judge-agreement.json", 330),
     Step("accuracy", "pytest -m accuracy -n 10 --softcheck-device cuda tests/accuracy", 400),
     Step(
         "differences",
@@ -154,7 +152,7 @@ STEPS = (
         "python benchmarks/false_alarms.py --jobs 9 --elements 3.4e11 --seconds 480 --output false-alarms.json",
         560,
     ),
-    Step("judge-operations", "python benchmarks/bench_judge.py --operations", 120),
+    Step("bench-judge", "python benchmarks/bench_judge.py", 300),
     *(
         Step(
             f"false-alarms-{name.replace('_', '-')}",
@@ -163,7 +161,7 @@ STEPS = (
             120,
         )
         for name in BUILTIN_OF
-        if operation(name).on_device is not None and operation(name).accelerator is None
+        if operation(name).on_device is not None
     ),
     Step("sources", "python benchmarks/source_tables.py . --seconds 0.25", 250),
     Step("attention", "python benchmarks/attention.py --heads 64 --length 4096 --head-dim 128", 120),

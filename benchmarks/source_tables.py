@@ -15,10 +15,9 @@ from pathlib import Path
 from softcheck.cli.bench import speed_report
 from softcheck.errors import NothingRunError
 from softcheck.report.json_format import load_any, render
-from softcheck.report.model import SpeedReport
-from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
+from softcheck.report.model import ShapeSpeed, SpeedFigures, SpeedReport
 from softcheck.run.bench import BenchOptions, bench
-from softcheck.speed.shapes import SWEEPS, Shape
+from softcheck.speed.samples import SWEEPS, Shape
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,6 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
     """The witness's error over its bound, or a sum's deviation over what rounding allows; None for other kinds."""
     refusal: Refusal | None = None
     """Set where the variant refused the input. Whether that is a limit of sizes, all calls together show."""
-    script: str | None = None
-    """A Python script that fails as long as the promise is broken, if a probe wrote one."""
     around: Surroundings | None = None
     """The elements around the witness, or around a row's worst element; None where the judge did not see them."""
     facts: Facts = Facts()

@@ -6,47 +6,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-import msgspec
 import pytest
 
-from softcheck.cases.case import Case
-from softcheck.contract import Violation
-from softcheck.report.causes import causes_of
-from softcheck.report.findings import finding_of
-from softcheck.report.model import Cause, Finding
-from softcheck.report.probes import probe_command
-from softcheck.report.reproduce import reproduce_command
-from softcheck.report.suite import JudgedTest
+from softcheck.cases.case import GENERATED, Case
+from softcheck.report.model import Cause, Finding, VariantResult
+from softcheck.report.suite import JudgedTest, suite_report
 from softcheck.run.generate import generate
 from softcheck.run.plan import left_out
-from softcheck.run.probing import ProbeResult, ProbeTask, run_probe, time_share
-from softcheck.run.refused_sizes import Around, around
+from softcheck.run.probing import ProbeTask, run_probe, time_share
 from softcheck.run.session import CaseMeasurement, Session
+from softcheck.run.size_limits import around, violations_of
 from softcheck.variants.declaration import Declaration
 
 _SHOWN_CAUSES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A broken promise, and the case that shows it."""
-
-    case_id: str
-    violation: Violation
-    again: str
-    """The command that shows it again."""
-
-
 @dataclass
 class Told:
-    """Findings of earlier tests of one variant in one dtype: a cause is taken from all of them together."""
+    """The earlier tests of one variant in one dtype that have failed: a cause is taken from all of them together."""
 
     tests: dict[str, str] = field(default_factory=dict)
     """The test that showed each finding, by the finding's id."""
-    found: dict[str, Finding] = field(default_factory=dict)
-    """These findings, and those of the quick probe of widths, by id."""
-    cases: dict[str, Case] = field(default_factory=dict)
-    """The cases of these tests, by id."""
+    judged: list[JudgedTest] = field(default_factory=list)
 
 
 @dataclass
@@ -85,10 +66,6 @@ class _Subject:
             pytest.skip(f"{self.variant} declares {', '.join(declaration.dtypes)}, not {self.dtype}")
         return declaration
 
-    def again(self, result: CaseMeasurement) -> str:
-        """The command that runs a case again."""
-        return reproduce_command(self.variant, result.case, self.session.ready.backend)
-
     def given_up(self, cases: Sequence[Case] = (), probes: Sequence[str] = ()) -> str | None:
         """Returns the reason why the variant is called no more, or None; ``cases`` and ``probes`` were then not run."""
         over = self.session.patience.over(self.variant, self.dtype)
@@ -98,127 +75,65 @@ class _Subject:
             self.judged.given_up = (over, tuple(cases), tuple(probes))
         return f"{self.variant} was given up: {over.why}"
 
-    def shown(self, results: Sequence[CaseMeasurement]) -> list[_Shown]:
-        """The broken promises of some results."""
-        return [
-            _Shown(result.case.id, violation, self.again(result))
-            for result in results
-            for violation in result.measurement.violations
-        ]
+    def conclude(self, declaration: Declaration) -> None:
+        """Ends the test where something was found in what it has judged, and returns where nothing was.
 
-    def sizes(
-        self, declaration: Declaration, results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult] = ()
-    ) -> Around:
-        """The sizes that the variant refuses, told from these results and from calls around what they refuse."""
-        self.judged.results += results
-        self.judged.probed += probed
-        found = around(self.session, self.variant, declaration, self.dtype, results, probed)
-        self.judged.results += found.tried
-        return found
-
-    def conclude(
-        self,
-        shown: Sequence[_Shown],
-        sizes: Around,
-        declaration: Declaration,
-        *,
-        cases: Sequence[Case] = (),
-        broken: Sequence[str] = (),
-        judged: int = 0,
-    ) -> None:
-        """Ends the test where something was found, and returns where nothing was.
-
-        It fails with the causes of what was found on ``cases`` and in probes, and with ``broken``. Else it is an expected
-        failure where a declared defect showed. Else it is skipped where sizes are refused, or fails where every size is
-        promised; ``judged`` cases were called in all.
+        It fails with the causes of what was found. Else it is an expected failure where a declared defect showed. Else it
+        is skipped where sizes are refused, unless every size is promised.
         """
-        beside = [each for each in self.shown(sizes.tried) if each.violation.refusal is None]
-        failed: list[_Shown] = []
-        known: list[str] = []
-        refused: Counter[str] = Counter()
-        for each in (*shown, *beside):
-            limit = sizes.limit_of(each.violation)
-            reason = declaration.explanation(each.violation, each.case_id, self.dtype, self.session.ready.backend)
-            if reason is not None:
-                known.append(reason)
-            elif limit is None:
-                failed.append(each)
-            else:
-                refused[limit.words] += 1
-        said = [f"{why} ({count} of {judged} cases)" if judged else why for why, count in refused.items()]
-        others = list(broken)
-        if self.require_all_sizes:
-            others += [f"  {why}; --softcheck-require-all-sizes promises every size" for why in said]
-        if failed or others:
-            self.fail(failed, [*cases, *(result.case for result in sizes.tried)], others)
-        if known:
-            pytest.xfail(known[0])
+        judged = self.judged
+        count = len(judged.results)
+        found = around(self.session, self.variant, declaration, self.dtype, judged.results, judged.probed)
+        judged.results += found.tried
+        row = self._row([judged])
+        broken = [finding for finding in row.findings if finding.known is None]
+        if broken:
+            self._fail(broken)
+        if row.findings:
+            pytest.xfail(str(row.findings[0].known))
+        violations = violations_of(judged.results[:count], judged.probed)
+        said = []
+        for limit in found.limits:
+            refused = sum(map(limit.covers, violations))
+            said.append(f"{limit.words} ({refused} of {count} cases)" if count else limit.words)
         if said:
             pytest.skip(f"{self.variant}, {self.dtype}: {'; '.join(said)}")
 
-    def fail(self, shown: Sequence[_Shown], cases: Sequence[Case], others: Sequence[str] = ()) -> NoReturn:
+    def _row(self, tests: Sequence[JudgedTest]) -> VariantResult:
+        """The row of a report of what tests have judged of this variant in this dtype."""
+        report = suite_report(tests, command=(), seed=self.seed, require_all_sizes=self.require_all_sizes, seconds=0.0)
+        return report.variants[0]
+
+    def _fail(self, broken: Sequence[Finding]) -> NoReturn:
         """Ends the test with the causes of what was found.
 
         Where an earlier test of this variant and dtype has failed of the same causes, this one is an expected failure that
         points to it.
         """
         told = self.told.setdefault((self.variant, self.dtype), Told())
-        found = [self._finding(each) for each in shown]
-        if found and not told.found:
-            told.found = {finding.id: finding for finding in self._widths()}
-        own = {finding.id for finding in found}
-        told.found |= {finding.id: finding for finding in found}
-        told.cases |= {case.id: case for case in cases}
-        computed = (self.judged.declaration or Declaration()).computed
-        named = causes_of(
-            list(told.found.values()),
-            list(told.cases.values()),
-            operation=computed.name,
-            parameters=computed.parameters,
-            dtype=self.dtype,
-            computing="" if self.judged.fact is None else self.judged.fact.computes,
-        )
-        causes = [cause for cause in named if own.intersection(cause.findings)]
+        if not told.judged and not self.given_up():
+            # The quick probe of widths names the widths that fail.
+            task = ProbeTask(variant=self.variant, dtype=self.dtype, probe="sizes", effort="quick", seed=self.seed)
+            result = run_probe(self.session, task)
+            self.judged.probed += [] if result is None else [result]
+        told.judged.append(self.judged)
+        own = {finding.id for finding in broken}
+        causes = [cause for cause in self._row(told.judged).causes if own.intersection(cause.findings)]
         earlier = [next((told.tests[id_] for id_ in cause.findings if id_ in told.tests), None) for cause in causes]
         told.tests |= {id_: self.name for id_ in own if id_ not in told.tests}
+        explained = {id_ for cause in causes for id_ in cause.findings}
+        others = [finding for finding in broken if finding.id not in explained]
         if causes and not others and None not in earlier:
             pytest.xfail(f"{earlier[0]} failed of the same cause: {causes[0].text}")
-        promises = f"{len(shown) + len(others)} broken promise{'' if len(shown) + len(others) == 1 else 's'}"
-        lines = [f"{self.variant}, {self.dtype}: {promises}"]
+        lines = [f"{self.variant}, {self.dtype}: {len(broken)} broken promise{'' if len(broken) == 1 else 's'}"]
         for cause in causes[:_SHOWN_CAUSES]:
-            lines += _cause_lines(cause, [each for each in found if each.id in set(cause.findings)])
+            lines += _cause_lines(cause, [each for each in broken if each.id in cause.findings])
         if len(causes) > _SHOWN_CAUSES:
             lines.append(
                 f"  and {len(causes) - _SHOWN_CAUSES} more causes: see softcheck report {shlex.quote(self.variant)}"
             )
-        pytest.fail("\n".join([*lines, *others]), pytrace=False)
-
-    def _widths(self) -> list[Finding]:
-        """Runs the quick probe of widths and returns its findings, which names the failing widths; nothing where it can't be run."""
-        task = ProbeTask(variant=self.variant, dtype=self.dtype, probe="sizes", effort="quick", seed=self.seed)
-        result = None if self.given_up() else run_probe(self.session, task)
-        if result is None:
-            return []
-        self.judged.probed.append(result)
-        again = probe_command(task, self.session.ready.backend)
-        return [
-            self._finding(_Shown(result.case_id(shown.label), shown.violation, again))
-            for shown in result.conclusion.findings
-            if shown.violation.refusal is None
-        ]
-
-    def _finding(self, shown: _Shown) -> Finding:
-        found = finding_of(
-            shown.violation,
-            shown.case_id,
-            shown.again,
-            variant=self.variant,
-            dtype=self.dtype,
-            declaration=self.judged.declaration or Declaration(),
-            backend=self.session.ready.backend,
-        )
-        # What a declared defect explains is no promise broken here.
-        return msgspec.structs.replace(found, known=None)
+        lines += [f"  {f.kind} on {f.case}: {f.message}\n    {f.reproduce}" for f in others[:_SHOWN_CAUSES]]
+        pytest.fail("\n".join(lines), pytrace=False)
 
 
 @dataclass
@@ -238,26 +153,15 @@ class Accuracy(_Subject):
         covered = [case for case in self.cases if left_out(case, declaration) is None]
         if not covered:
             pytest.skip(f"{self.variant} does not declare these cases: {left_out(self.cases[0], declaration)}")
-        broken: list[str] = []
         unable: list[str] = []
-        done: list[CaseMeasurement] = []
         for case in covered:
             results = self.session.run_case(case, [self.variant])
             if not results:
-                left = covered[covered.index(case) :]
-                broken.append(f"  not run from {case.id} on: {self.given_up(cases=left)}")
+                self.given_up(cases=covered[covered.index(case) :])
                 break
-            done += results
+            self.judged.results += results
             unable += [result.measurement.skipped for result in results if result.measurement.skipped is not None]
-        sizes = self.sizes(declaration, done)
-        self.conclude(
-            self.shown(done),
-            sizes,
-            declaration,
-            cases=[result.case for result in done],
-            broken=broken,
-            judged=len(done),
-        )
+        self.conclude(declaration)
         if len(unable) == len(covered):
             pytest.skip(f"{self.variant}: {unable[0]}")
         for reason in dict.fromkeys(unable):
@@ -285,13 +189,8 @@ class ProbedAccuracy(_Subject):
         result = run_probe(self.session, task)
         if result is None:
             pytest.fail(str(self.given_up(probes=[self.probe])), pytrace=False)
-        backend = self.session.ready.backend
-        again = probe_command(task, backend)
-        found: list[_Shown] = []
-        for shown in result.conclusion.findings:
-            case_id, violation = result.case_id(shown.label), shown.violation
-            found.append(_Shown(case_id, violation, again))
-        self.conclude(found, self.sizes(declaration, [], [result]), declaration)
+        self.judged.probed.append(result)
+        self.conclude(declaration)
         if result.conclusion.trials == 0:
             why = "; ".join(result.conclusion.skipped) or "nothing to try within what it declares"
             pytest.skip(f"{self.variant}, {self.probe}: {why}")
@@ -314,14 +213,14 @@ class GeneratedAccuracy(_Subject):
         """
         declaration = self.declaration()
 
-        def undeclared(result: CaseMeasurement) -> list[Violation]:
-            backend, found = self.session.ready.backend, result.measurement.violations
-            return [v for v in found if declaration.explanation(v, result.case.id, self.dtype, backend) is None]
-
         def is_failure(result: CaseMeasurement) -> bool:
-            return any(violation.refusal is None for violation in undeclared(result))
+            backend = self.session.ready.backend
+            return any(
+                violation.refusal is None
+                and declaration.explanation(violation, result.case.id, self.dtype, backend) is None
+                for violation in result.measurement.violations
+            )
 
-        done: list[CaseMeasurement] = []
         found = generate(
             self.session,
             self.variant,
@@ -330,24 +229,19 @@ class GeneratedAccuracy(_Subject):
             seed=self.seed if seed is None else seed,
             declaration=declaration,
             is_failure=is_failure,
-            on_result=done.append,
+            on_result=self.judged.results.append,
         )
-        self.judged.results += done
         if found.failure is not None:
-            failure = found.failure
-            self.judged.results.append(failure)
-            self.fail(
-                [_Shown(failure.case.id, violation, self.again(failure)) for violation in undeclared(failure)],
-                [failure.case],
-            )
-        if (given_up := self.given_up()) is not None:
+            self.judged.results.append(found.failure)
+        elif (given_up := self.given_up()) is not None:
             pytest.fail(given_up, pytrace=False)
-        self.conclude(self.shown(done), self.sizes(declaration, done), declaration, judged=len(done))
+        self.conclude(declaration)
 
 
 def _cause_lines(cause: Cause, found: Sequence[Finding]) -> list[str]:
     """The cause, its fix, one finding that shows it with its command, and the others by kind."""
-    first = found[0]
+    # A single element says more than a sum, and a saved case runs again as it is.
+    first = min(found, key=lambda finding: (finding.column is None, finding.case.startswith(f"{GENERATED}/")))
     kinds = ", ".join(
         f"{kind} \N{MULTIPLICATION SIGN}{count}" for kind, count in Counter(str(f.kind) for f in found).items()
     )

@@ -17,7 +17,7 @@ from variants.test_adapt import LAUNCHES, RECOGNISED
 from softcheck.contract import FindingKind
 from softcheck.operations.registry import operation
 from softcheck.variants.forms import Form
-from softcheck.variants.recognise import Vocabulary, guesses
+from softcheck.variants.recognise import guesses
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
@@ -126,7 +126,7 @@ def test_the_contract_names_every_kind_of_finding():
 
 
 def test_signatures_are_called_as_the_table_says():
-    told, words = 0, Vocabulary.of(operation("softmax"))
+    told, softmax = 0, operation("softmax")
     for signature, _, called in ROWS:
         written = re.findall(r"`(.+?)`", signature)[0]
         call = called.strip("|` ")
@@ -135,7 +135,7 @@ def test_signatures_are_called_as_the_table_says():
         if re.fullmatch(r"softmax\(.*\)", written) and not OF_A_TRIAL.fullmatch(call):
             space = {}
             exec(compile(ast.parse(f"def {written}: pass"), "<table>", "exec"), space)
-            assert guesses(space["softmax"], words=words)[0].text == call, signature
+            assert guesses(space["softmax"], softmax)[0].text == call, signature
             told += 1
     assert told >= 15
 

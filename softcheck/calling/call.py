@@ -113,13 +113,14 @@ def to_bits(tensor: torch.Tensor, fmt: Format) -> Bits:
 def all_to_bits(tensors: Sequence[torch.Tensor], fmt: Format) -> list[Bits]:
     """Returns ``to_bits`` of several tensors, in one transfer if they are small.
 
-    The tensors have the format's dtype, or are integers of its size. Each transfer waits for the device, which takes
-    milliseconds if other processes use it too.
+    Only tensors whose elements are of one size come in one. Each transfer waits for the device, which takes milliseconds if
+    other processes use it too.
     """
-    is_wider = any(tensor.element_size() != fmt.itemsize for tensor in tensors)
-    if len(tensors) < 2 or is_wider or sum(tensor.numel() for tensor in tensors) > _TOGETHER:
+    sizes = {tensor.element_size() for tensor in tensors}
+    if len(tensors) < 2 or len(sizes) > 1 or sum(tensor.numel() for tensor in tensors) > _TOGETHER:
         return [to_bits(tensor, fmt) for tensor in tensors]
-    flat = to_bits(torch.cat([tensor.detach().reshape(-1).view(INTEGERS[fmt.width]) for tensor in tensors]), fmt)
+    width = 8 * sizes.pop()
+    flat = to_bits(torch.cat([tensor.detach().reshape(-1).view(INTEGERS[width]) for tensor in tensors]), fmt)
     ends = np.cumsum([tensor.numel() for tensor in tensors])[:-1]
     return [part.reshape(tensor.shape) for part, tensor in zip(np.split(flat, ends), tensors, strict=True)]
 

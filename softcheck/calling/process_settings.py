@@ -7,6 +7,7 @@ a recursion limit that is raised. Libraries do such things while they are import
 import decimal
 import gc
 import locale
+import operator
 import os
 import re
 import resource
@@ -14,10 +15,11 @@ import signal
 import sys
 import threading
 import warnings
+from functools import partial
 from typing import Any
 
 from softcheck.calling.ownership import is_installed
-from softcheck.calling.settings import GlobalSetting
+from softcheck.calling.settings import GlobalSetting, Part, attributes, in_parts
 
 _OF_LIBRARIES = re.compile(r"_?(TRITON_|TORCH|PYTORCH_|CUDA_|NVIDIA_|PTXAS_)|DISABLE_(LLVM|PTXAS)_OPT$")
 """Variables that torch, Triton and CUDA go by."""
@@ -73,80 +75,36 @@ _SIGNALS = (
     *(signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV),
 )
 """Signals that other processes, timers and faults send."""
-_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
-def _read_handlers() -> dict[int, Any]:
-    """Each signal's handler; none outside of the main thread, which alone may set them."""
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-    return {number: signal.getsignal(number) for number in _SIGNALS}
+def _read_handler(number: signal.Signals) -> Any:
+    """A signal's handler, which the main thread alone may set."""
+    return signal.getsignal(number) if threading.current_thread() is threading.main_thread() else None
 
 
-def _changed_handlers(before: dict[int, Any], now: dict[int, Any]) -> list[int]:
-    """Names signals whose handler has changed, unless the new handler is an installed library's own.
-
-    DataLoader, for one, watches its processes with a handler.
-    """
-    return [
-        number
-        for number, handler in now.items()
-        if handler != before.get(number) and (isinstance(handler, signal.Handlers) or not is_installed(handler))
-    ]
+def _write_handler(number: signal.Signals, before: Any) -> None:
+    if before is None:
+        raise RuntimeError(f"signal {number} had a handler that Python didn't install, and can't have it back")
+    signal.signal(number, before)
 
 
-def _tell_handlers(before: dict[int, Any], now: dict[int, Any]) -> str:
-    return "" if now == before else ", ".join(signal.Signals(n).name for n in _changed_handlers(before, now))
+def _is_other_handler(before: Any, now: Any) -> bool:
+    """True if a handler has changed, unless the new one is an installed library's own, as DataLoader's is."""
+    return now != before and (isinstance(now, signal.Handlers) or not is_installed(now))
 
 
-def _write_handlers(before: dict[int, Any]) -> None:
-    for number in _changed_handlers(before, _read_handlers()):
-        if before.get(number) is None:
-            raise RuntimeError(f"signal {number} had a handler that Python didn't install, and can't have it back")
-        signal.signal(number, before[number])
+def _timer(timer: int) -> Part:
+    return lambda: signal.getitimer(timer)[0] > 0, lambda _: signal.setitimer(timer, 0)
 
 
-def _read_timers() -> tuple[bool, ...]:
-    """True for each of the process's interval timers that runs."""
-    return tuple(signal.getitimer(timer)[0] > 0 for timer in _TIMERS)
-
-
-def _tell_timers(before: tuple[bool, ...], now: tuple[bool, ...]) -> str:
-    started = [
-        timer for timer, ran, runs in zip(("real", "virtual", "profiling"), before, now, strict=True) if runs > ran
-    ]
-    return ", ".join(f"the {timer} one runs" for timer in started)
-
-
-def _write_timers(before: tuple[bool, ...]) -> None:
-    for timer, ran in zip(_TIMERS, before, strict=True):
-        if not ran:
-            signal.setitimer(timer, 0)
-
-
-def _read_tracing() -> tuple[Any, ...]:
-    """Reads the functions that trace or profile Python, in this thread and new ones, and ``sys.monitoring``'s tools."""
-    monitoring = getattr(sys, "monitoring", None)
-    tools = () if monitoring is None else tuple(monitoring.get_tool(identifier) for identifier in range(6))
-    return sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile(), tools
-
-
-def _tell_tracing(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
-    names = ("sys.settrace", "sys.setprofile", "threading.settrace", "threading.setprofile", "sys.monitoring")
-    return ", ".join(name for name, old, new in zip(names, before, now, strict=True) if old != new)
-
-
-def _write_tracing(before: tuple[Any, ...]) -> None:
-    trace, profile, trace_new, profile_new, tools = before
-    for write, value in (
-        (sys.settrace, trace),
-        (sys.setprofile, profile),
-        (threading.settrace, trace_new),
-        (threading.setprofile, profile_new),
-    ):
-        write(value)
+def _read_tools() -> tuple[str | None, ...]:
     monitoring: Any = getattr(sys, "monitoring", None)
-    for identifier, tool in enumerate(tools):
+    return () if monitoring is None else tuple(monitoring.get_tool(identifier) for identifier in range(6))
+
+
+def _write_tools(before: tuple[str | None, ...]) -> None:
+    monitoring: Any = getattr(sys, "monitoring", None)
+    for identifier, tool in enumerate(before):
         if tool is None and monitoring.get_tool(identifier) is not None:
             monitoring.set_events(identifier, 0)
             monitoring.free_tool_id(identifier)
@@ -171,76 +129,33 @@ def _write_filters(before: list[Any]) -> None:
         pass
 
 
-_DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
-
-
-def _read_decimal() -> tuple[Any, ...]:
+def _read_decimal() -> decimal.Context:
     """The decimal context of this thread, but for the flags, which arithmetic itself sets."""
-    context = decimal.getcontext()
-    return (*(getattr(context, name) for name in _DECIMAL), dict(context.traps))
+    context = decimal.getcontext().copy()
+    context.clear_flags()
+    return context
 
 
-def _write_decimal(before: tuple[Any, ...]) -> None:
-    *values, traps = before
-    context = decimal.getcontext()
-    for name, value in zip(_DECIMAL, values, strict=True):
-        setattr(context, name, value)
-    context.traps.update(traps)
+def _limit(name: str) -> Part:
+    number = getattr(resource, name)
+    return lambda: resource.getrlimit(number), lambda limits: resource.setrlimit(number, limits)
 
 
-_LIMITS = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_CPU", "RLIMIT_FSIZE", "RLIMIT_NOFILE")
-
-
-def _read_limits() -> dict[str, tuple[int, int]]:
-    return {name: resource.getrlimit(getattr(resource, name)) for name in _LIMITS}
-
-
-def _tell_limits(before: dict[str, tuple[int, int]], now: dict[str, tuple[int, int]]) -> str:
-    lowered = [name for name in _LIMITS if _room(now[name][0]) < _room(before[name][0])]
-    return ", ".join(f"{name} from {before[name][0]} to {now[name][0]}" for name in lowered)
-
-
-def _room(limit: int) -> float:
-    return float("inf") if limit == resource.RLIM_INFINITY else limit
-
-
-def _write_limits(before: dict[str, tuple[int, int]]) -> None:
-    for name, limits in before.items():
-        resource.setrlimit(getattr(resource, name), limits)
+def _is_lower(before: tuple[int, int], now: tuple[int, int]) -> bool:
+    # Unlimited is -1.
+    return 0 <= now[0] != before[0] and (before[0] < 0 or now[0] < before[0])
 
 
 _STREAMS = ("stdin", "stdout", "stderr")
 
 
-def _read_streams() -> tuple[tuple[Any, bool], ...]:
-    """The standard streams, each with whether it is closed."""
-    streams = [getattr(sys, name) for name in _STREAMS]
-    return tuple((stream, _is_closed(stream)) for stream in streams)
+def _stream_state(name: str) -> Part:
+    """True if a stream is closed, after which it can't be opened again."""
 
+    def refuse(_: object) -> None:
+        raise RuntimeError(f"sys.{name} is closed, and can't be opened again")
 
-def _is_closed(stream: Any) -> bool:
-    return bool(getattr(stream, "closed", False))
-
-
-def _tell_streams(before: tuple[tuple[Any, bool], ...], now: tuple[tuple[Any, bool], ...]) -> str:
-    told = []
-    for name, (stream, was_closed), (other, is_closed) in zip(_STREAMS, before, now, strict=True):
-        if other is not stream:
-            told.append(f"sys.{name} was replaced")
-        elif is_closed > was_closed:
-            told.append(f"sys.{name} was closed")
-    return ", ".join(told)
-
-
-def _write_streams(before: tuple[tuple[Any, bool], ...]) -> None:
-    for name, (stream, was_closed) in zip(_STREAMS, before, strict=True):
-        setattr(sys, name, stream)
-        if _is_closed(stream) > was_closed:
-            raise RuntimeError(f"sys.{name} is closed, and can't be opened again")
-
-
-def _missing_folders(before: list[str], now: list[str]) -> str:
-    return ", ".join(repr(folder) for folder in before if folder not in now)
+    return lambda: bool(getattr(getattr(sys, name), "closed", False)), refuse
 
 
 def _write_path(before: list[str]) -> None:
@@ -256,35 +171,65 @@ def _working_folder() -> str | None:
         return None
 
 
-def _go_to(folder: str | None) -> None:
-    if folder is not None:
-        os.chdir(folder)
-
-
-def _lowered(before: int, now: int) -> str:
-    return f"from {before} to {now}" if now < before else ""
-
-
 SETTINGS = (
     # First: a timer's handler may come between any two instructions of what follows.
-    GlobalSetting("timers", _read_timers, _write_timers, _tell_timers),
-    GlobalSetting("the handling of signals", _read_handlers, _write_handlers, _tell_handlers),
+    in_parts(
+        "timers",
+        {
+            "the real one": _timer(signal.ITIMER_REAL),
+            "the virtual one": _timer(signal.ITIMER_VIRTUAL),
+            "the profiling one": _timer(signal.ITIMER_PROF),
+        },
+        operator.lt,
+        "{} runs",
+    ),
+    in_parts(
+        "the handling of signals",
+        {number.name: (partial(_read_handler, number), partial(_write_handler, number)) for number in _SIGNALS},
+        _is_other_handler,
+        "{}",
+    ),
     GlobalSetting(
         "blocked signals",
         lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         lambda mask: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
     ),
-    GlobalSetting("functions that trace or profile Python code", _read_tracing, _write_tracing, _tell_tracing),
+    in_parts(
+        "functions that trace or profile Python code",
+        {
+            "sys.settrace": (sys.gettrace, sys.settrace),
+            "sys.setprofile": (sys.getprofile, sys.setprofile),
+            "threading.settrace": (threading.gettrace, threading.settrace),
+            "threading.setprofile": (threading.getprofile, threading.setprofile),
+            "sys.monitoring": (_read_tools, _write_tools),
+        },
+        words="{}",
+    ),
     GlobalSetting(
         "the locale", lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)
     ),
     GlobalSetting("warnings", _read_raising_filters, _write_filters, _tell_filters),
-    GlobalSetting("the decimal context", _read_decimal, _write_decimal),
+    GlobalSetting(
+        "the decimal context",
+        _read_decimal,
+        decimal.setcontext,
+        lambda before, now: "" if repr(now) == repr(before) else f"from {before} to {now}",
+    ),
     GlobalSetting("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
-    GlobalSetting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit, _lowered),
-    GlobalSetting("limits of resources", _read_limits, _write_limits, _tell_limits),
-    GlobalSetting("standard streams", _read_streams, _write_streams, _tell_streams),
-    GlobalSetting("the module search path", lambda: list(sys.path), _write_path, _missing_folders),
-    GlobalSetting("the working folder", _working_folder, _go_to),
+    in_parts("the recursion limit", {"it": (sys.getrecursionlimit, sys.setrecursionlimit)}, operator.gt),
+    in_parts(
+        "limits of resources",
+        {name: _limit(name) for name in ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_CPU", "RLIMIT_FSIZE", "RLIMIT_NOFILE")},
+        _is_lower,
+    ),
+    in_parts("standard streams", attributes(sys, *_STREAMS), operator.is_not, "sys.{} was replaced"),
+    in_parts("standard streams", {name: _stream_state(name) for name in _STREAMS}, operator.lt, "sys.{} was closed"),
+    GlobalSetting(
+        "the module search path",
+        lambda: list(sys.path),
+        _write_path,
+        lambda before, now: ", ".join(repr(folder) for folder in before if folder not in now),
+    ),
+    GlobalSetting("the working folder", _working_folder, lambda folder: folder is not None and os.chdir(folder)),  # type: ignore[func-returns-value]
     GlobalSetting("environment variables", _environment, _write_environment, _tell_environment),
 )

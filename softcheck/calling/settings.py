@@ -1,10 +1,12 @@
 """Settings of torch and numpy that decide what other code in the process computes, and how each is put back."""
 
+import operator
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,63 +29,57 @@ class GlobalSetting:
     """
 
     name: str
+    """Empty where ``told`` says it all."""
     read: Callable[[], Any]
     write: Callable[[Any], object]
     told: Callable[[Any, Any], str] = _from_to
 
 
-def _of_attributes(name: str, *attributes: tuple[Any, str]) -> GlobalSetting:
-    """The setting that consists of attributes, each given by its owner and its name."""
-
-    def read() -> tuple[Any, ...]:
-        return tuple(getattr(owner, attribute) for owner, attribute in attributes)
-
-    def write(values: tuple[Any, ...]) -> None:
-        for (owner, attribute), value in zip(attributes, values, strict=True):
-            if getattr(owner, attribute) != value:
-                setattr(owner, attribute, value)
-
-    return GlobalSetting(name, read, write)
+Part = tuple[Callable[[], Any], Callable[[Any], object]]
+"""How a part of a setting is read and written."""
 
 
-_cuda: Any = torch.backends.cuda
-_backends: Any = torch.backends
-_NEWER_PRECISIONS = _of_attributes(
-    "matmul precision", *((owner, "fp32_precision") for owner in (_backends, _cuda.matmul, _backends.mkldnn.matmul))
-)
+def in_parts(
+    name: str,
+    parts: Mapping[str, Part],
+    counts: Callable[[Any, Any], Any] = operator.ne,
+    words: str = "{} from {} to {}",
+) -> GlobalSetting:
+    """The setting of several parts, each changed where ``counts`` is true of two readings, and told in these words."""
+
+    def write(before: dict[str, Any]) -> None:
+        for part, (read_part, write_part) in parts.items():
+            # Read now, since writing a part may have changed another one.
+            if counts(before[part], read_part()):
+                write_part(before[part])
+
+    def told(before: dict[str, Any], now: dict[str, Any]) -> str:
+        return ", ".join(words.format(p, before[p], now[p]) for p in parts if counts(before[p], now[p]))
+
+    return GlobalSetting(name, lambda: {part: read() for part, (read, _) in parts.items()}, write, told)
 
 
-def _read_precision() -> tuple[Any, ...]:
-    """Reads torch's older function and the newer settings.
+def attributes(owner: Any, *paths: str) -> dict[str, Part]:
+    """Attributes of an object as parts of a setting, each named by its path, such as ``cudnn.enabled``."""
+    found: dict[str, Part] = {}
+    for path in paths:
+        parent, _, name = path.rpartition(".")
+        holder = operator.attrgetter(parent)(owner) if parent else owner
+        found[path] = partial(getattr, holder, name), partial(setattr, holder, name)
+    return found
 
-    The first value is None if newer settings that the older function can't express make it raise.
-    """
+
+def _read_older_precision() -> str | None:
+    """Returns what torch's older function tells; None if newer settings that it can't express make it raise."""
     try:
-        older = torch.get_float32_matmul_precision()
+        return torch.get_float32_matmul_precision()
     except RuntimeError:
-        older = None
-    return older, *_NEWER_PRECISIONS.read()
+        return None
 
 
-def _write_precision(value: tuple[Any, ...]) -> None:
-    older, *newer = value
-    if older is not None:
-        torch.set_float32_matmul_precision(older)
-    _NEWER_PRECISIONS.write(newer)
-
-
-_ATTENTION = (
-    (_cuda.flash_sdp_enabled, _cuda.enable_flash_sdp),
-    (_cuda.mem_efficient_sdp_enabled, _cuda.enable_mem_efficient_sdp),
-    (_cuda.math_sdp_enabled, _cuda.enable_math_sdp),
-    (_cuda.cudnn_sdp_enabled, _cuda.enable_cudnn_sdp),
-)
-"""Kernels that torch may use for attention."""
-
-
-def _write_attention(values: tuple[bool, ...]) -> None:
-    for (_, write), value in zip(_ATTENTION, values, strict=True):
-        write(value)
+def _write_older_precision(value: str | None) -> None:
+    if value is not None:
+        torch.set_float32_matmul_precision(value)
 
 
 def _read_default_device() -> tuple[str, torch.device | None]:
@@ -106,60 +102,79 @@ def _write_inference_mode(_: bool) -> None:  # noqa: FBT001 - a setting's value
     raise RuntimeError("torch's inference mode can be left by whoever entered it, and by no one else")
 
 
-def _read_autocast(device: str) -> tuple[bool, torch.dtype, bool]:
-    return torch.is_autocast_enabled(device), torch.get_autocast_dtype(device), torch.is_autocast_cache_enabled()
-
-
-def _write_autocast(device: str, value: tuple[bool, torch.dtype, bool]) -> None:
-    on, dtype, caches = value
-    torch.set_autocast_enabled(device, on)
-    torch.set_autocast_dtype(device, dtype)
-    torch.set_autocast_cache_enabled(caches)
-
-
-_DYNAMO = "torch._dynamo.eval_frame"
+def _autocast(device: str) -> GlobalSetting:
+    parts: dict[str, Part] = {
+        "whether it is on": (
+            lambda: torch.is_autocast_enabled(device),
+            lambda on: torch.set_autocast_enabled(device, on),
+        ),
+        "its dtype": (
+            lambda: torch.get_autocast_dtype(device),
+            lambda dtype: torch.set_autocast_dtype(device, dtype),
+        ),
+        "its cache": (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
+    }
+    return in_parts("autocast", parts)
 
 
 def _read_stance() -> Any:
-    """Returns the stance of ``torch.compiler.set_stance``: compile, fall back or refuse.
-
-    None before torch.compile's import.
-    """
-    return getattr(sys.modules.get(_DYNAMO), "_stance", None)
+    """Returns the stance of ``torch.compiler.set_stance``: compile, fall back or refuse; None before its import."""
+    return getattr(sys.modules.get("torch._dynamo.eval_frame"), "_stance", None)
 
 
-def _tell_stance(before: Any, now: Any) -> str:
-    return _from_to(*("default" if stance is None else str(stance.stance) for stance in (before, now)))
+def _stance_word(stance: Any) -> str:
+    return "default" if stance is None else str(stance.stance)
 
 
-def _write_stance(before: Any) -> None:
-    torch.compiler.set_stance("default" if before is None else before.stance)
-
-
-_KNOBS = ("compilation", "language", "runtime", "nvidia", "amd")
-"""Triton's groups of knobs that change how kernels are compiled and run. Each reading holds the values that code has
-set, not the environment's."""
-
-
-def _knobs() -> list[tuple[str, dict[str, Any]]]:
+def _knobs() -> dict[str, dict[str, Any]]:
+    """Triton's groups of knobs that change how kernels are compiled and run, each with the values that code has set."""
     module = sys.modules.get("triton.knobs")
-    return [(name, vars(getattr(module, name))) for name in _KNOBS if hasattr(module, name)]
+    groups = ("compilation", "language", "runtime", "nvidia", "amd")
+    return {name: vars(getattr(module, name)) for name in groups if hasattr(module, name)}
 
 
-def _read_knobs() -> dict[str, Any]:
-    return {f"{group}.{name}": value for group, values in _knobs() for name, value in values.items()}
+def _write_knobs(before: dict[str, dict[str, Any]]) -> None:
+    for group, values in _knobs().items():
+        values.clear()
+        values.update(before.get(group, {}))
 
 
-def _write_knobs(before: dict[str, Any]) -> None:
-    for group, values in _knobs():
-        for name in list(values):
-            if f"{group}.{name}" not in before:
-                del values[name]
-        prefix = f"{group}."
-        values.update({name.removeprefix(prefix): v for name, v in before.items() if name.startswith(prefix)})
+def _modes() -> tuple[int, int]:
+    return (
+        torch._C._len_torch_function_stack(),  # noqa: SLF001 - no public way to ask
+        torch._C._len_torch_dispatch_stack(),  # noqa: SLF001 - no public way to ask
+    )
+
+
+def _unwind_modes(before: tuple[int, int]) -> None:
+    """Leaves the modes that were entered since; one that was left instead can't be entered again."""
+    now = _modes()
+    try:
+        for _ in range(now[0] - before[0]):
+            torch.overrides._pop_mode()  # type: ignore[no-untyped-call]  # noqa: SLF001 - no public way out
+        for _ in range(now[1] - before[1]):
+            torch.utils._python_dispatch._pop_mode()  # noqa: SLF001 - no public way out
+    except AssertionError as error:
+        raise RuntimeError(str(error)) from error
+    if _modes() != before:
+        raise RuntimeError("a mode was left that can't be entered again")
+
+
+_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
+
+
+def _write_hooks(hooks: dict[int, Any], before: dict[int, Any]) -> None:
+    for key in [key for key in hooks if key not in before]:
+        del hooks[key]
+
+
+def _hooks(name: str) -> Part:
+    hooks: dict[int, Any] = getattr(torch.nn.modules.module, name)
+    return lambda: dict(hooks), partial(_write_hooks, hooks)
 
 
 _floats = float_environment.access()
+_cuda: Any = torch.backends.cuda
 
 ALWAYS = (
     GlobalSetting(
@@ -171,11 +186,7 @@ ALWAYS = (
     GlobalSetting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
     GlobalSetting("the default device", _read_default_device, _write_default_device),
     GlobalSetting("deterministic mode", torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
-    GlobalSetting(
-        "the filling of uninitialised memory",
-        lambda: torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
-        lambda on: setattr(torch.utils.deterministic, "fill_uninitialized_memory", on),
-    ),
+    in_parts("the filling of uninitialised memory", attributes(torch.utils.deterministic, "fill_uninitialized_memory")),
     GlobalSetting("inference mode", torch.is_inference_mode_enabled, _write_inference_mode),
     GlobalSetting("gradient mode", torch.is_grad_enabled, torch.set_grad_enabled),
     GlobalSetting(
@@ -188,30 +199,52 @@ ALWAYS = (
     GlobalSetting(
         "the number of threads between operations", torch.get_num_interop_threads, torch.set_num_interop_threads
     ),
-    GlobalSetting("matmul precision", _read_precision, _write_precision),
-    _of_attributes(
-        "backend flags",
-        (_backends.cudnn, "enabled"),
-        (_backends.cudnn, "benchmark"),
-        (_backends.cudnn, "deterministic"),
-        (_backends.mkldnn, "enabled"),
-        (_backends.mkldnn, "deterministic"),
-        (_cuda.matmul, "allow_fp16_reduced_precision_reduction"),
-        (_cuda.matmul, "allow_bf16_reduced_precision_reduction"),
-        (_cuda.matmul, "allow_fp16_accumulation"),
+    in_parts(
+        "matmul precision",
+        {
+            "of float32": (_read_older_precision, _write_older_precision),
+            **attributes(
+                torch.backends, "fp32_precision", "cuda.matmul.fp32_precision", "mkldnn.matmul.fp32_precision"
+            ),
+        },
     ),
-    GlobalSetting("attention kernels", lambda: tuple(read() for read, _ in _ATTENTION), _write_attention),
-    GlobalSetting("autocast", lambda: _read_autocast("cpu"), lambda value: _write_autocast("cpu", value)),
-    GlobalSetting("the stance of torch.compile", _read_stance, _write_stance, _tell_stance),
-    GlobalSetting("Triton's knobs", _read_knobs, _write_knobs),
+    in_parts(
+        "backend flags",
+        attributes(
+            torch.backends,
+            *(f"cudnn.{flag}" for flag in ("enabled", "benchmark", "deterministic")),
+            *(f"mkldnn.{flag}" for flag in ("enabled", "deterministic")),
+            *(f"cuda.matmul.allow_{kind}_reduced_precision_reduction" for kind in ("fp16", "bf16")),
+            "cuda.matmul.allow_fp16_accumulation",
+        ),
+    ),
+    in_parts(
+        "attention kernels",
+        {
+            kind: (getattr(_cuda, f"{kind}_sdp_enabled"), getattr(_cuda, f"enable_{kind}_sdp"))
+            for kind in ("flash", "mem_efficient", "math", "cudnn")
+        },
+    ),
+    _autocast("cpu"),
+    GlobalSetting(
+        "the stance of torch.compile",
+        _read_stance,
+        lambda before: torch.compiler.set_stance("default" if before is None else before.stance),
+        lambda before, now: _from_to(_stance_word(before), _stance_word(now)),
+    ),
+    GlobalSetting("Triton's knobs", lambda: {group: dict(values) for group, values in _knobs().items()}, _write_knobs),
     GlobalSetting("numpy's error handling", np.geterr, lambda value: np.seterr(**value)),
     GlobalSetting("numpy's buffer size", np.getbufsize, np.setbufsize),
+    in_parts(
+        "global hooks of modules", {name: _hooks(name) for name in _HOOKS}, lambda a, b: not b.keys() <= a.keys(), "{}"
+    ),
+    GlobalSetting("torch function or dispatch modes", _modes, _unwind_modes),
 )
 
 ON_CUDA = (
     GlobalSetting("the current device", torch.cuda.current_device, torch.cuda.set_device),
     GlobalSetting("the current stream", torch.cuda.current_stream, torch.cuda.set_stream),
-    GlobalSetting("autocast", lambda: _read_autocast("cuda"), lambda value: _write_autocast("cuda", value)),
+    _autocast("cuda"),
 )
 """Settings to be read once torch has initialised CUDA."""
 

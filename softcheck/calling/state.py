@@ -16,42 +16,28 @@ import torch
 
 from softcheck.calling import left_running, process_settings, seeds, settings
 from softcheck.calling.ownership import is_of_library
+from softcheck.calling.settings import GlobalSetting
 
-_NAMESPACES: tuple[tuple[str, Any], ...] = (
-    ("torch", torch),
-    ("torch.Tensor", torch.Tensor),
-    ("torch.nn.functional", torch.nn.functional),
-    ("numpy", np),
-    ("math", math),
-    ("builtins", builtins),
-)
-_SETTINGS = (*process_settings.SETTINGS, *settings.ALWAYS, *seeds.SETTINGS)
+_NAMESPACES: dict[str, Any] = {
+    "torch": torch,
+    "torch.Tensor": torch.Tensor,
+    "torch.nn.functional": torch.nn.functional,
+    "numpy": np,
+    "math": math,
+    "builtins": builtins,
+}
 _UNANSWERED = (RuntimeError, OSError, ValueError)
 """Errors of reading or writing a setting: a ruined device, a missing folder, or a limit that can't be raised again."""
-
-
-class _Lost:
-    is_lost = False
-
-
-_lost = _Lost()
-
-
-def is_lost() -> bool:
-    """True if some call in this process has left a state that could not be put back."""
-    return _lost.is_lost
-
 
 _copies: dict[str, dict[str, Any]] = {}
 """Contents of each namespace at the last look: thousands of names, which seldom change."""
 
 
-def _copied(name: str, owner: Any) -> dict[str, Any]:
-    """The names of a namespace and their values."""
-    now = vars(owner)
-    if name not in _copies or not _holds(now, _copies[name]):
-        _copies[name] = dict(now)
-    return _copies[name]
+def _read_names() -> dict[str, dict[str, Any]]:
+    for name, owner in _NAMESPACES.items():
+        if name not in _copies or not _holds(vars(owner), _copies[name]):
+            _copies[name] = dict(vars(owner))
+    return dict(_copies)
 
 
 def _holds(now: Mapping[str, Any], before: dict[str, Any]) -> bool:
@@ -66,6 +52,68 @@ def _holds(now: Mapping[str, Any], before: dict[str, Any]) -> bool:
         return False
 
 
+def _replaced(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:
+    """Names, each with its namespace, that no longer hold what they held, unless a library has replaced them."""
+    return [
+        (name, attribute)
+        for name, values in before.items()
+        if now[name] is not values
+        for attribute, value in values.items()
+        if now[name].get(attribute) is not value and not is_of_library(now[name].get(attribute))
+    ]
+
+
+def _write_names(before: dict[str, dict[str, Any]]) -> None:
+    for name, attribute in _replaced(before, _read_names()):
+        setattr(_NAMESPACES[name], attribute, before[name][attribute])
+
+
+def _write_seed(before: tuple[int, torch.Tensor]) -> None:
+    torch.set_rng_state(before[1])
+
+
+def _read_threads() -> tuple[set[threading.Thread], dict[int, str]]:
+    return set(threading.enumerate()), left_running.at_work()
+
+
+def _tell_threads(before: tuple[set[threading.Thread], dict[int, str]], now: Any) -> str:
+    left = [thread.name for thread in now[0] - before[0] if left_running.is_foreign(thread)]
+    left = left or [f"one in {name}" for key, name in now[1].items() if key not in before[1]]
+    return f"{', '.join(sorted(left))} was left behind" if left else ""
+
+
+def _end_threads(_: Any) -> None:
+    raise RuntimeError("the time and the target of a thread's writes are unknown")
+
+
+_SETTINGS = (
+    *process_settings.SETTINGS,
+    *settings.ALWAYS,
+    *seeds.SETTINGS,
+    GlobalSetting(
+        "",
+        lambda: (torch.initial_seed(), torch.get_rng_state()),
+        _write_seed,
+        lambda before, now: "" if before[0] == now[0] else "the random seed",
+    ),
+    GlobalSetting("", _read_names, _write_names, lambda before, now: ", ".join(map(".".join, _replaced(before, now)))),
+    # Last, since tasks in the queues of thread pools get a moment to begin.
+    GlobalSetting("running threads", _read_threads, _end_threads, _tell_threads),
+)
+
+
+class _Lost:
+    is_lost = False
+
+
+_lost = _Lost()
+
+
+def is_lost() -> bool:
+    """True if some call in this process has left a state that could not be put back."""
+    return _lost.is_lost
+
+
 class Snapshot:
     """The state at one moment."""
 
@@ -74,13 +122,6 @@ class Snapshot:
         watched = (*_SETTINGS, *(settings.ON_CUDA if on_gpu else ()))
         self._settings = [(setting, setting.read()) for setting in watched]
         self._inductor = settings.inductor_is_deterministic()
-        self._seed = torch.initial_seed()
-        self._random = torch.get_rng_state()
-        self._names = [(name, owner, _copied(name, owner)) for name, owner in _NAMESPACES]
-        self._hooks = {name: dict(hooks) for name, hooks in _global_hooks()}
-        self._modes = _mode_depths()
-        self._threads = set(threading.enumerate())
-        self._at_work = left_running.at_work()
         self.is_restored = True
         """True if ``restore`` could put everything back."""
 
@@ -89,71 +130,16 @@ class Snapshot:
         changed = []
         for setting, before in self._settings:
             try:
-                told = setting.told(before, setting.read())
+                if told := setting.told(before, setting.read()):
+                    changed.append(f"{setting.name} ({told})" if setting.name else told)
+                    setting.write(before)
             except _UNANSWERED:
                 self.is_restored = False
-                continue
-            if told:
-                changed.append(f"{setting.name} ({told})")
-                try:
-                    setting.write(before)
-                except _UNANSWERED:
-                    self.is_restored = False
         # This is not the variant's doing alone: any compilation leaves it at torch's own mode, which a check may have
         # switched on.
         settings.set_inductor(self._inductor)
-        if torch.initial_seed() != self._seed:
-            torch.set_rng_state(self._random)
-            changed.append("the random seed")
-        changed += self._restore_names()
-        changed += self._restore_hooks()
-        changed += self._unwind_modes()
-        left = [t.name for t in set(threading.enumerate()) - self._threads if left_running.is_foreign(t)]
-        if not left:
-            left = [f"one in {name}" for key, name in left_running.at_work().items() if key not in self._at_work]
-        if left:
-            # The time and the target of its writes are unknown.
-            self.is_restored = False
-            changed.append(f"running threads ({', '.join(sorted(left))} was left behind)")
         _lost.is_lost |= not self.is_restored
         return changed
-
-    def _restore_names(self) -> list[str]:
-        changed = []
-        for name, owner, before in self._names:
-            now = vars(owner)
-            if _holds(now, before):
-                continue
-            for attribute, value in before.items():
-                if now.get(attribute) is not value and not is_of_library(now.get(attribute)):
-                    setattr(owner, attribute, value)
-                    changed.append(f"{name}.{attribute}")
-        return changed
-
-    def _restore_hooks(self) -> list[str]:
-        changed = []
-        for name, hooks in _global_hooks():
-            added = [key for key in hooks if key not in self._hooks[name]]
-            for key in added:
-                del hooks[key]
-            if added:
-                changed.append(f"global hooks of modules ({name})")
-        return changed
-
-    def _unwind_modes(self) -> list[str]:
-        """Leaves the modes that were entered since; one that was left instead can't be entered again."""
-        now = _mode_depths()
-        if now == self._modes:
-            return []
-        try:
-            for _ in range(now[0] - self._modes[0]):
-                torch.overrides._pop_mode()  # type: ignore[no-untyped-call]  # noqa: SLF001 - no public way out
-            for _ in range(now[1] - self._modes[1]):
-                torch.utils._python_dispatch._pop_mode()  # noqa: SLF001 - no public way out
-        except (AssertionError, RuntimeError):
-            self.is_restored = False
-        self.is_restored = self.is_restored and _mode_depths() == self._modes
-        return ["torch function or dispatch modes"]
 
 
 @contextmanager
@@ -164,15 +150,3 @@ def preserved() -> Iterator[Snapshot]:
         yield before
     finally:
         before.restore()
-
-
-def _mode_depths() -> tuple[int, int]:
-    return (
-        torch._C._len_torch_function_stack(),  # noqa: SLF001 - no public way to ask
-        torch._C._len_torch_dispatch_stack(),  # noqa: SLF001 - no public way to ask
-    )
-
-
-def _global_hooks() -> list[tuple[str, dict[int, Any]]]:
-    module = torch.nn.modules.module
-    return [(name, getattr(module, name)) for name in ("_global_forward_hooks", "_global_forward_pre_hooks")]

@@ -6,20 +6,27 @@ from collections.abc import Sequence
 import click
 
 from softcheck.cli import progress
-from softcheck.cli.clusters import ClusterChoice, cluster_options, opened
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
-from softcheck.cli.options import INTERRUPTED, format_option, output_option, variant_options
-from softcheck.cli.seeding import seed_option
+from softcheck.cli.options import (
+    INTERRUPTED,
+    ClusterChoice,
+    cluster_options,
+    format_option,
+    opened,
+    output_option,
+    seed_option,
+    variant_options,
+)
 from softcheck.errors import UsageError
-from softcheck.report import step_summary
+from softcheck.report import ci
 from softcheck.report.build import command_line
-from softcheck.report.environment import environment
-from softcheck.report.formats import SPEED_FORMATS, render_speed
-from softcheck.report.model import SpeedReport
+from softcheck.report.formats import SPEED_FORMATS, render
+from softcheck.report.model import TORCH, SpeedReport
 from softcheck.report.output import check_writable, write
-from softcheck.report.speed_build import TORCH, means, shape_speed
+from softcheck.report.reproduce import environment
+from softcheck.report.speed_build import means, shape_speed
 from softcheck.run.bench import BenchOptions, BenchRun, bench
-from softcheck.speed.shapes import DEFAULT, SWEEPS, Shape, parse
+from softcheck.speed.samples import DEFAULT, SWEEPS, Shape, parse
 from softcheck.variants.registry import resolve
 
 
@@ -95,8 +102,8 @@ def command(
     with opened(cluster, options.variants) as devices, progress.shown() as events:
         run = bench(options, events, devices)
     report = speed_report(run, against, command_line())
-    write(render_speed(report, output_format), output)
-    step_summary.add(lambda: render_speed(report, "markdown"))
+    write(render(report, output_format), output)
+    ci.add_step_summary(lambda: render(report, "markdown"))
     for error in report.errors:
         click.echo(f"softcheck: {error}", err=True)
     sys.exit(INTERRUPTED if run.interrupted else _exit_code(report))

@@ -18,8 +18,8 @@ from softcheck.errors import UsageError, near_matches
 
 PREFIX = "SOFTCHECK_"
 
-INTERNAL = frozenset({"SOFTCHECK_JUDGE_ARITHMETIC", "SOFTCHECK_UPDATE_GOLDEN"})
-"""Variables that are no option's: the device judge's arithmetic, and whether softcheck's own tests save their texts."""
+INTERNAL = frozenset({"SOFTCHECK_UPDATE_GOLDEN"})
+"""Variables that are no option's: whether softcheck's own tests save their texts."""
 
 LONGEST = 1e6
 """Seconds, 11 days: more than any wait needs, and less than clocks overflow at."""

@@ -1,12 +1,8 @@
 """``softcheck exhaust``: judge every input of one, two or three columns."""
 
 import contextlib
-import math
 import re
 import sys
-import time
-from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -14,23 +10,29 @@ import msgspec
 
 from softcheck.cases.exhaustive import Domain, domain
 from softcheck.cli import progress
-from softcheck.cli.clusters import ClusterChoice, cluster_options, opened
 from softcheck.cli.config import ConfiguredCommand, dtype_option
-from softcheck.cli.options import device_option, format_option, output_option, variant_options
+from softcheck.cli.options import (
+    ClusterChoice,
+    cluster_options,
+    device_option,
+    format_option,
+    jobs_option,
+    opened,
+    output_option,
+    variant_options,
+)
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import unmeasured
-from softcheck.report import step_summary
+from softcheck.report import ci
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.exhaustive import build, row_command
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.notes import calls
 from softcheck.report.output import check_writable, display_of, write
-from softcheck.run.any_order import show_any_order
 from softcheck.run.exhaust import Exhausted, ExhaustHeader, Parts, exhaust, rows_of_a_part
 from softcheck.run.fingerprint import fingerprints
-from softcheck.run.first_look import Look, look
+from softcheck.run.first_look import Look, look, show_any_order
 from softcheck.run.journal import read_header
-from softcheck.run.model import Events
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
@@ -56,7 +58,7 @@ _MOST_WITHOUT_A_GPU = 2**32
 @click.option("--journal", type=click.Path(path_type=Path), help="Where parts are kept; below .softcheck if left out.")
 @device_option
 @cluster_options
-@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
+@jobs_option
 @format_option(FORMATS)
 @output_option
 def command(
@@ -117,7 +119,7 @@ def command(
     report = build(results, session.ready, command=command_line(), notes=notes)
     report = msgspec.structs.replace(report, calls=calls(session.facts))
     write(render(report, output_format, display_of(output)), output)
-    step_summary.add(lambda: render(report, "markdown"))
+    ci.add_step_summary(lambda: render(report, "markdown"))
     sys.exit(exit_code(report))
 
 
@@ -158,8 +160,8 @@ def _one(
         else:
             _tell(session, declaration, judged, first, judged.first - kept.finished.rows)
             with progress.shown() as events:
-                foretell = _foretelling(events, f"{name}, {judged.describe()}")
-                found = exhaust(session, name, declaration, judged, kept, progress=foretell)
+                events.stage(f"{name}, {judged.describe()}")
+                found = exhaust(session, name, declaration, judged, kept, progress=events.progress)
             refusal = first.refusal(kept.measurements())
             if refusal is not None:
                 found = _nothing(name, declaration, judged, refusal.words)
@@ -201,31 +203,6 @@ def _tell(session: Session, declaration: Declaration, judged: Domain, first: Loo
         f"softcheck: {name} {judged.dtype}: {verdict} so far, on {len(first.rows)} adversarial rows{time_left}",
         err=True,
     )
-
-
-def _foretelling(events: Events, name: str) -> Callable[[int, int], None]:
-    """A callback that shows the progress, and from the second part on the rate and the time that is left."""
-    events.stage(name)
-    first: tuple[float, int] | None = None
-    told = -math.inf
-
-    def show(done: int, total: int) -> None:
-        nonlocal first, told
-        now = time.monotonic()
-        if first is None or first[1] == 0:
-            # In the first part a GPU compiles and loads.
-            first = now, done
-        elif done > first[1] and now > told + _TELL_SECONDS:
-            told = now
-            rate = (done - first[1]) / max(now - first[0], 1e-9)
-            left = timedelta(seconds=round((total - done) / rate))
-            events.stage(f"{name}: {done / total:.2%} done, {rate:.3g} rows/s, {left} left")
-        events.progress(done, total)
-
-    return show
-
-
-_TELL_SECONDS = 5.0
 
 
 def _default_journal(name: str, judged: Domain) -> Path:

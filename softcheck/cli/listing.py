@@ -1,6 +1,7 @@
-"""``softcheck list``: names of everything that can be run, and of the oracles and formats."""
+"""``softcheck list`` and ``softcheck explain``: names of everything that can be run, and what words of a report mean."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import click
 
@@ -8,19 +9,19 @@ from oracles import ORACLES
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.families import FAMILIES, OF_OPERATIONS
 from softcheck.cli.config import ConfiguredCommand
+from softcheck.explain import explanation_of, files, pages
 from softcheck.operations.registry import OPERATIONS
 from softcheck.probes.registry import described
 from softcheck.report.formats import FORMATS
 from softcheck.run.regression import FAMILY as REGRESSION
-from softcheck.variants.descriptions import descriptions
-from softcheck.variants.registry import BUILTIN_OF
+from softcheck.variants.registry import BUILTIN_OF, descriptions
 
 _KINDS = ("variants", "operations", "families", "corpora", "probes", "oracles", "formats")
 
 
 @click.command("list", cls=ConfiguredCommand)
 @click.argument("kind", type=click.Choice(_KINDS), required=False)
-def command(kind: str | None) -> None:
+def show(kind: str | None) -> None:
     """Show variants, operations, case families, corpora, probes, oracles and output formats: all, or those of one KIND."""
     for name in _KINDS if kind is None else (kind,):
         click.secho(name, bold=True)
@@ -58,3 +59,22 @@ _LINES: dict[str, Callable[[], list[str]]] = {
     "oracles": lambda: _aligned({name: oracle.description for name, oracle in ORACLES.items()}),
     "formats": lambda: list(FORMATS),
 }
+
+
+@click.command("explain", cls=ConfiguredCommand)
+@click.argument("names", nargs=-1, metavar="[KIND|VERDICT|PROBE|COLUMN]...")
+@click.option("--output-dir", type=click.Path(path_type=Path), metavar="FOLDER", help="Write every word's page there.")
+def explain(names: tuple[str, ...], output_dir: Path | None) -> None:
+    """Say what words of a report mean: the smallest kernel that shows it, the usual cause, the fix and the declaration.
+
+    Without a name all words are listed.
+    """
+    if output_dir is not None:
+        output_dir.mkdir(parents=True, exist_ok=True)
+        for file, text in files().items():
+            (output_dir / file).write_text(text, encoding="utf-8")
+        return
+    if not names:
+        for name, page in pages().items():
+            click.echo(f"{name:<25}{page.meaning.partition('. ')[0]}")
+    click.echo("\n".join(explanation_of(name).text(name) for name in names), nl=False)

@@ -13,29 +13,22 @@ from softcheck.cli.config import SuggestingGroup
 from softcheck.errors import SoftcheckError, UsageError
 
 _COMMANDS = {
-    "report": "softcheck.cli.report",
-    "bench": "softcheck.cli.bench",
-    "exhaust": "softcheck.cli.exhaust",
-    "trace": "softcheck.cli.trace",
-    "regimes": "softcheck.cli.regimes",
-    "render": "softcheck.cli.render",
-    "compare": "softcheck.cli.compare",
-    "list": "softcheck.cli.listing",
-    "explain": "softcheck.cli.explain",
-    "corpus": "softcheck.cli.corpus",
+    "report": ("report:command", "Judge variants and print a verdict table."),
+    "bench": ("bench:command", "Time variants on a GPU beside torch and a device copy."),
+    "exhaust": ("exhaust:command", "Judge every input of one or two columns."),
+    "trace": ("trace:command", "Show step by step how a kernel computes a row, and where its error is born."),
+    "regimes": (
+        "regimes:command",
+        "Show the paths that a variant takes, for which shapes, and what was judged in each.",
+    ),
+    "render": ("saved:render_command", "Draw a saved report anew, in any format."),
+    "compare": ("saved:compare_command", "Say what became worse between two saved results."),
+    "list": ("listing:show", "Show variants, corpora, case families, probes, oracles and output formats."),
+    "explain": ("listing:explain", "Say what a kind of finding, a verdict, a probe or a column means."),
+    "corpus": ("corpus:command", "Add, show, verify and run saved cases."),
 }
-_SUMMARIES = {
-    "report": "Judge variants and print a verdict table.",
-    "bench": "Time variants on a GPU beside torch and a device copy.",
-    "exhaust": "Judge every input of one or two columns.",
-    "trace": "Show step by step how a kernel computes a row, and where its error is born.",
-    "regimes": "Show the paths that a variant takes, for which shapes, and what was judged in each.",
-    "render": "Draw a saved report anew, in any format.",
-    "compare": "Say what became worse between two saved results.",
-    "list": "Show variants, corpora, case families, probes, oracles and output formats.",
-    "explain": "Say what a kind of finding, a verdict, a probe or a column means.",
-    "corpus": "Add, show, verify and run saved cases.",
-}
+"""The module and the function of each command, and its summary."""
+
 _REMOVED = {
     "search": "softcheck report VARIANT... --generate N, whose generated cases seek the largest error over bound",
     "plot": "softcheck render RESULT.json --format html --output FILE.html, whose page has the charts",
@@ -52,7 +45,8 @@ class _Lazy(SuggestingGroup):
     def get_command(self, _context: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        command: click.Command = import_module(_COMMANDS[name]).command
+        module, _, function = _COMMANDS[name][0].partition(":")
+        command: click.Command = getattr(import_module(f"softcheck.cli.{module}"), function)
         return command
 
     def resolve_command(
@@ -65,11 +59,11 @@ class _Lazy(SuggestingGroup):
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(_SUMMARIES.items()))
+            formatter.write_dl([(name, said) for name, (_, said) in _COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Commands by name, without importing any, or the group's own options."""
-        names = [CompletionItem(name, help=said) for name, said in _SUMMARIES.items() if name.startswith(incomplete)]
+        names = [CompletionItem(n, help=said) for n, (_, said) in _COMMANDS.items() if n.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
 

@@ -1,21 +1,38 @@
-"""Options that several commands share, with the same words, and what ``--save`` does."""
+"""Options that several commands share, with the same words, and the cluster on which a command runs."""
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+import inspect
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from softcheck.cases.case import Case
-from softcheck.cases.corpus_edit import add
+from softcheck.cli.config import NumberRange
 from softcheck.errors import UsageError
 from softcheck.operations.registry import check_name
-from softcheck.variants.misnamed import refuse_misnamed
+from softcheck.report.compare import Tolerances
+from softcheck.run.process import DeviceChoice
+from softcheck.variants.place import refuse_misnamed
 from softcheck.variants.registry import BUILTIN_OF, resolve, with_call, with_declared
+
+if TYPE_CHECKING:
+    from softcheck.cluster.dask import DaskCluster
+
+
+NOTHING_RAN = 3
+"""Exit code where nothing was run."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+
+MOST = 2**32 - 1
+RANDOM = "random"
+EXPECTED = f"a whole number from 0 to {MOST}, or {RANDOM}"
+
+_BACKWARD = "softcheck.backward"
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -29,17 +46,111 @@ output_option = click.option(
     "--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out."
 )
 
+jobs_option = click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
+
 
 def format_option(names: Iterable[str]) -> Callable[[Command], Command]:
     """``--format``, one of these names, as the parameter ``output_format``."""
     return click.option("--format", "output_format", type=click.Choice(list(names)), default="table", show_default=True)
 
 
-_BACKWARD = "softcheck.backward"
+def flags(helps: Mapping[str, str]) -> Callable[[Command], Command]:
+    """Options that are given or not, each with its help."""
+
+    def decorate(function: Command) -> Command:
+        for name, words in reversed(list(helps.items())):
+            function = click.option(name, is_flag=True, help=words)(function)
+        return function
+
+    return decorate
+
+
+def gathered(into: str, make: Callable[..., object], *options: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Options whose values the command gets as one parameter, made of them by ``make``, whose parameters have their names."""
+    names = list(inspect.signature(make).parameters)
+
+    def decorate(function: Command) -> Command:
+        @wraps(function)
+        def gathering(**given: Any) -> object:
+            made = make(**{name: given.pop(name) for name in names})
+            return function(**{into: made}, **given)
+
+        decorated: Any = gathering
+        for option in reversed(options):
+            decorated = option(decorated)
+        return cast("Command", decorated)
+
+    return decorate
+
+
+limit_options = gathered(
+    "limits",
+    Tolerances,
+    click.option(
+        "--max-ulp-increase",
+        type=NumberRange(min=0),
+        default=Tolerances().max_ulp_increase,
+        show_default=True,
+        help="ULPs by which a maximum may grow.",
+    ),
+    click.option(
+        "--max-slowdown",
+        type=NumberRange(min=0),
+        default=Tolerances().max_slowdown,
+        show_default=True,
+        help="Share by which a variant may slow down, its whole interval considered.",
+    ),
+)
+"""``--max-ulp-increase`` and ``--max-slowdown``, as the parameter ``limits``."""
+
+
+def seed_of(value: Any) -> int | None:
+    """Returns the seed that a setting names, a freshly drawn one for ``random``; None if it names none."""
+    if value == RANDOM:
+        return secrets.randbelow(MOST + 1)
+    is_number = (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, str) and value.isascii() and value.isdecimal()
+    )
+    return int(value) if is_number and 0 <= int(value) <= MOST else None
+
+
+def seed(value: Any) -> int | str:
+    """Converts a setting to a seed; ``random`` stays a word until the option's callback draws.
+
+    Raises click's BadParameter for anything else.
+    """
+    if seed_of(value) is None:
+        raise click.BadParameter(f"{value!r} is no seed; expected {EXPECTED}")
+    return RANDOM if value == RANDOM else int(value)
+
+
+def _drawn(_context: click.Context, _option: click.Parameter, value: int | str) -> int:
+    drawn = seed_of(value)
+    assert drawn is not None
+    if value == RANDOM:
+        click.echo(f"softcheck: --seed {RANDOM} drew {drawn}; --seed {drawn} repeats this run", err=True)
+    return drawn
+
+
+seed_option = click.option(
+    "--seed",
+    type=seed,
+    callback=_drawn,
+    default=0,
+    show_default=True,
+    metavar=f"N|{RANDOM}",
+    help=f"Number that all drawn inputs come from; {RANDOM} draws one and prints it. Probes add a digest of the variant's source.",
+)
 
 
 def _keep_backward(context: click.Context, _option: click.Parameter, value: bool | None) -> None:  # noqa: FBT001 - click's
     context.meta[_BACKWARD] = value
+
+
+def _checked(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        check_name(value)
+    return value
 
 
 def variant_options(*, built_in: bool = False, required: bool = True) -> Callable[[Command], Command]:
@@ -49,7 +160,21 @@ def variant_options(*, built_in: bool = False, required: bool = True) -> Callabl
     operation; else, if one is ``required``, click's UsageError is raised. UsageError is raised for an unknown variant, operation or
     call.
     """
-    options = (
+
+    def names(
+        specs: tuple[str, ...], variant: tuple[str, ...], operation: str | None, call: str | None, declare: str | None
+    ) -> tuple[str, ...]:
+        otherwise = tuple(BUILTIN_OF.get(operation or "softmax", ())) if built_in else ()
+        context = click.get_current_context()
+        chosen = _chosen(context, specs, variant, operation, call, declare, otherwise)
+        if required and not chosen:
+            said = "name a variant to judge: a built-in name, FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION"
+            raise click.UsageError(said, context)
+        return tuple(dict.fromkeys(resolve(spec).name for spec in chosen))
+
+    return gathered(
+        "names",
+        names,
         click.argument("specs", nargs=-1, metavar="[NAME|FILE:FUNCTION]..."),
         click.option(
             "--variant",
@@ -81,39 +206,6 @@ def variant_options(*, built_in: bool = False, required: bool = True) -> Callabl
             help="Promise gradients, or leave them alone; left out, they are judged where the output requires one.",
         ),
     )
-
-    def decorate(function: Command) -> Command:
-        @wraps(function)
-        def named(
-            *,
-            specs: tuple[str, ...],
-            variant: tuple[str, ...],
-            operation: str | None,
-            call: str | None,
-            declare: str | None,
-            **others: Any,
-        ) -> object:
-            otherwise = tuple(BUILTIN_OF.get(operation or "softmax", ())) if built_in else ()
-            chosen = _chosen(click.get_current_context(), specs, variant, operation, call, declare, otherwise)
-            if required and not chosen:
-                raise click.UsageError(
-                    "name a variant to judge: a built-in name, FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION",
-                    click.get_current_context(),
-                )
-            return function(names=tuple(dict.fromkeys(resolve(spec).name for spec in chosen)), **others)
-
-        decorated: Any = named
-        for option in reversed(options):
-            decorated = option(decorated)
-        return cast("Command", decorated)
-
-    return decorate
-
-
-def _checked(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    if value is not None:
-        check_name(value)
-    return value
 
 
 def _chosen(
@@ -152,10 +244,74 @@ def _chosen(
     return variant
 
 
-def save_case(case: Case, target: Path) -> None:
-    """Adds a case to a file of the regressions, as ``--save`` does, and says that it was saved, or why not."""
+OPTIONS = ("gpus", "scheduler", "workers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterChoice:
+    """The cluster that a command line asks for; none if all fields are None."""
+
+    gpus: str | None = None
+    scheduler: str | None = None
+    workers: int | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """True if any cluster is asked for."""
+        return any(getattr(self, name) is not None for name in OPTIONS)
+
+    def device(self, device: DeviceChoice) -> DeviceChoice:
+        """The device of each worker. Raises UsageError if the options contradict each other."""
+        if self.gpus is not None and (self.scheduler is not None or self.workers is not None):
+            raise UsageError("--gpus is for this machine's GPUs; leave out --scheduler and --workers, or --gpus")
+        on_cores = self.workers is not None and self.scheduler is None
+        wrong = {"interpreter": self.gpus is not None, "cuda": on_cores}.get(device)
+        if wrong:
+            raise UsageError(
+                f"--device {device} contradicts {'--workers, which uses no GPU' if on_cores else '--gpus'}; leave one of them out"
+            )
+        return "interpreter" if on_cores else "cuda" if self.gpus is not None else device
+
+
+cluster_options = gathered(
+    "cluster",
+    ClusterChoice,
+    click.option("--gpus", metavar="all|0,2", help="Spread the work over these GPUs, with a Dask worker for each."),
+    click.option(
+        "--scheduler", metavar="ADDRESS|FILE", help="Spread the work over the Dask cluster of this scheduler."
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Spread the work over N Dask workers without a GPU; with --scheduler, wait for so many.",
+    ),
+)
+"""``--gpus``, ``--scheduler`` and ``--workers``, as the parameter ``cluster``."""
+
+
+@contextlib.contextmanager
+def opened(choice: ClusterChoice, variants: Sequence[str], jobs: int | None = None) -> Iterator["DaskCluster | None"]:
+    """The cluster that is asked for, and None for this machine alone. Ends what it has started.
+
+    Raises UsageError if Dask is not installed, and what ``softcheck.cluster.local`` raises.
+    """
+    if not choice.is_wanted:
+        yield None
+        return
     try:
-        add(case, target)
-        click.echo(f"softcheck: saved {case.id} in {target}", err=True)
-    except UsageError as error:
-        click.echo(f"softcheck: {case.id} not saved: {error}", err=True)
+        from softcheck.cluster import local
+    except ImportError as error:
+        raise UsageError(
+            f"--gpus, --scheduler and --workers need Dask ({error}); install it with: pip install 'softcheck[cluster]'"
+        ) from None
+    if choice.gpus is not None:
+        found = local.on_gpus(choice.gpus, variants, jobs)
+    elif choice.scheduler is not None:
+        found = local.joined(choice.scheduler, variants, choice.workers)
+    else:
+        found = local.on_cores(choice.workers or 1, variants, jobs)
+    with found as cluster:
+        if cluster.dashboard is not None:
+            click.echo(f"softcheck: dashboard: {cluster.dashboard}", err=True)
+        yield cluster

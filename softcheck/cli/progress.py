@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 
 from softcheck.cases.case import Case
 from softcheck.report.probes import probe_command
@@ -38,13 +39,22 @@ def _line_of(first: FirstFinding, corpora: Sequence[str]) -> str:
 @contextmanager
 def _on_a_terminal(corpora: Sequence[str]) -> Iterator[Events]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
     )
@@ -80,12 +90,20 @@ def _in_lines(corpora: Sequence[str]) -> Iterator[Events]:
     now = {"stage": "starting", "done": ""}
     standings: dict[tuple[str, str], Standing] = {}
     over = threading.Event()
+    first: list[tuple[float, int]] = []
+    """The time and the count from which on the rate of a stage is told: in its first part a GPU compiles and loads."""
 
     def stage(name: str) -> None:
         now.update(stage=name, done="")
+        first.clear()
 
     def progress(done: int, total: int) -> None:
-        now.update(done=f", {done} of {total}")
+        if done and not first:
+            first.append((time.monotonic(), done))
+        since, before = first[0] if first else (0.0, done)
+        each = (time.monotonic() - since) / (done - before) if done > before else None
+        left = "" if each is None else f", about {timedelta(seconds=round(each * (total - done)))} left"
+        now.update(done=f", {done} of {total}{left}")
 
     def standing(latest: Standing) -> None:
         standings[latest.variant, latest.dtype] = latest

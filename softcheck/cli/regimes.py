@@ -7,8 +7,7 @@ import click
 
 from softcheck.cli import progress
 from softcheck.cli.config import ConfiguredCommand, dtype_option
-from softcheck.cli.options import device_option, output_option, variant_options
-from softcheck.cli.seeding import seed_option
+from softcheck.cli.options import NOTHING_RAN, device_option, output_option, seed_option, variant_options
 from softcheck.probes.outcome import Conclusion, coverage_of
 from softcheck.report.output import check_writable, write
 from softcheck.run.probing import ProbeTask, run_probe
@@ -16,7 +15,6 @@ from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
 
 _PROBE = "regimes"
-_NOTHING_RAN = 3
 
 
 @click.command(_PROBE, cls=ConfiguredCommand)
@@ -62,7 +60,7 @@ def command(
                 backend = session.ready.backend
                 broken |= any(declaration.explanation(v, case_id, dtype, backend) is None for v, case_id in found)
     write("\n".join(texts), output)
-    sys.exit(_NOTHING_RAN if not texts else int(broken))
+    sys.exit(NOTHING_RAN if not texts else int(broken))
 
 
 def _text(name: str, dtype: str, found: Conclusion) -> str:

@@ -3,25 +3,36 @@
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import click
 
 from oracles.formats import FORMATS as DTYPES
 from softcheck.cases.check import refuse_changed
 from softcheck.cases.corpus import default_corpora, load
+from softcheck.cases.corpus_edit import add
 from softcheck.cases.selection import select
 from softcheck.cli import progress, resuming
-from softcheck.cli.clusters import ClusterChoice, cluster_options, opened
-from softcheck.cli.compare import limit_options
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
-from softcheck.cli.options import INTERRUPTED, device_option, output_option, save_case, variant_options
-from softcheck.cli.seeding import seed_option
+from softcheck.cli.options import (
+    INTERRUPTED,
+    NOTHING_RAN,
+    ClusterChoice,
+    cluster_options,
+    device_option,
+    flags,
+    jobs_option,
+    limit_options,
+    opened,
+    output_option,
+    seed_option,
+    variant_options,
+)
 from softcheck.errors import UsageError, near_matches
 from softcheck.probes.registry import EFFORTS, MEETINGS, PROBES, Effort, check_name
-from softcheck.report import step_summary
+from softcheck.report import ci
 from softcheck.report.build import build, command_line, exit_code
 from softcheck.report.compare import Comparison, Tolerances, compare
-from softcheck.report.compare_text import FORMATS as COMPARISON_FORMATS
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.json_format import load_any
 from softcheck.report.model import Report
@@ -29,6 +40,7 @@ from softcheck.report.output import check_writable, display_of, write
 from softcheck.report.traces import with_traces
 from softcheck.run import forking
 from softcheck.run.check import check
+from softcheck.run.dry_run import planned
 from softcheck.run.model import Run, RunOptions
 from softcheck.run.patience import HANG_SECONDS
 from softcheck.run.process import DeviceChoice, can_check_heap
@@ -44,6 +56,20 @@ def _format(_context: click.Context, _option: click.Parameter, value: str) -> st
 
 def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check_name(name) for name in value))
+
+
+_FLAGS = {
+    "--no-probes": "Run cases alone, as any choice of cases without --probe does.",
+    "--quick": "The same as --effort quick.",
+    "--save": "Add the failures among generated cases to ./corpora/regressions.",
+    "--require-all-sizes": "Take it for a finding where a variant refuses a size or is too wide to compile.",
+    "--in-order": "Run cases, then probes, one after the other in one process, in the order of --case.",
+    "--check-heap": "Have glibc end a worker that frees memory beside which something was written.",
+    "--peers": "Also say what flash-attention's 2x rule and torch.testing.assert_close would have said.",
+    "--dry-run": "Print the cases and calls that would be made of each variant, and make none of them.",
+    "--strict-declarations": "Take a declared defect that does not show for an error.",
+    "--timings": "Say on standard error where the run's own time went, and which probes took longest.",
+}
 
 
 @click.command("report", cls=ConfiguredCommand)
@@ -67,7 +93,6 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     metavar="AXIS=VALUE,…",
     help="One call in these circumstances alone, as a finding of the probe meetings names them.",
 )
-@click.option("--no-probes", is_flag=True, help="Run cases alone, as any choice of cases without --probe does.")
 @click.option(
     "--effort",
     type=click.Choice(EFFORTS),
@@ -75,7 +100,6 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     show_default=True,
     help="How much probes try: quick keeps to the few trials that show most, thorough lets more circumstances meet.",
 )
-@click.option("--quick", is_flag=True, help="The same as --effort quick.")
 @click.option(
     "--exhaustive/--no-exhaustive",
     default=None,
@@ -90,9 +114,9 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     metavar="N",
     help="Also judge N generated cases each, which seek the largest error over bound.",
 )
-@click.option("--save", is_flag=True, help="Add the failures among generated cases to ./corpora/regressions.")
+@flags(_FLAGS)
 @seed_option
-@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
+@jobs_option
 @click.option(
     "--time-limit",
     type=NumberRange(min=1, max=LONGEST),
@@ -107,24 +131,6 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     show_default=True,
     help="Leave out rows so wide that a report would compile their kernels for longer on a GPU.",
 )
-@click.option(
-    "--require-all-sizes",
-    is_flag=True,
-    help="Take it for a finding where a variant refuses a size or is too wide to compile.",
-)
-@click.option(
-    "--in-order",
-    is_flag=True,
-    help="Run cases, then probes, one after the other in one process, in the order of --case.",
-)
-@click.option(
-    "--check-heap", is_flag=True, help="Have glibc end a worker that frees memory beside which something was written."
-)
-@click.option(
-    "--peers",
-    is_flag=True,
-    help="Also say what flash-attention's 2x rule and torch.testing.assert_close would have said.",
-)
 @click.option("--speed/--no-speed", default=True, help="Time the variants, where there is a GPU.")
 @click.option(
     "--require-coverage",
@@ -134,7 +140,6 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     help="Demand that calls run so many of the lines of each variant's own code. Lines count alone; what came of conditions "
     "is a note.",
 )
-@click.option("--strict-declarations", is_flag=True, help="Take a declared defect that does not show for an error.")
 @click.option(
     "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."
 )
@@ -143,11 +148,6 @@ def _probe_names(_context: click.Context, _option: click.Parameter, value: tuple
     "--trace/--no-trace",
     default=None,
     help="Record each variant's worst row step by step; left out, for --format html alone.",
-)
-@click.option(
-    "--timings",
-    is_flag=True,
-    help="Say on standard error where the run's own time went, and which probes took longest.",
 )
 @click.option(
     "--baseline",
@@ -186,19 +186,13 @@ def command(
     exhaustive: bool | None,
     device: DeviceChoice,
     cluster: ClusterChoice,
-    generate: int,
-    save: bool,
-    seed: int,
     jobs: int | None,
+    save: bool,
     time_limit: float,
-    compile_seconds: float,
-    require_all_sizes: bool,
     in_order: bool,
     check_heap: bool,
-    peers: bool,
     speed: bool,
-    require_coverage: float,
-    strict_declarations: bool,
+    dry_run: bool,
     output_format: str,
     output: str,
     trace: bool | None,
@@ -207,6 +201,7 @@ def command(
     limits: Tolerances,
     journal: Path | None,
     resume: Path | None,
+    **given: Any,
 ) -> None:
     """Judge variants, all built-in ones if none is named, on the corpora and by the probes, and print a verdict table.
 
@@ -248,19 +243,18 @@ def command(
         axis=axis,
         device=device,
         jobs=jobs,
-        seed=seed,
-        generate=generate,
         exhaustive=exhaustive is not False and (whole_corpus or exhaustive is True),
         speed=speed and with_cases,
-        strict_declarations=strict_declarations,
         seconds_per_call=time_limit,
-        compile_seconds=compile_seconds,
-        require_all_sizes=require_all_sizes,
-        require_coverage=require_coverage,
         in_order=in_order,
         check_heap=check_heap,
-        peers=peers,
+        **given,
     )
+    if dry_run:
+        with progress.shown(corpus) as events:
+            plans = planned(options, events)
+        write("".join(f"{each}\n" for each in plans), output)
+        sys.exit(NOTHING_RAN)
     keeping = resuming.keeping(click.get_current_context(), journal, resume)
     resuming.announce(keeping)
     with opened(cluster, names, jobs) as devices, progress.shown(corpus) as events:
@@ -270,7 +264,7 @@ def command(
             report = with_traces(report, cases, events, corpus, run.facts)
     comparison = None if before is None else compare(before, report, limits)
     write(render(report, output_format, display_of(output), comparison), output)
-    step_summary.add(lambda: render(report, "markdown"))
+    ci.add_step_summary(lambda: render(report, "markdown"))
     if save:
         _save(run)
     if timings:
@@ -295,9 +289,9 @@ def _is_worse(comparison: Comparison, output_format: str) -> bool:
 
     Where the report is drawn as annotations, so is the comparison.
     """
-    drawn = COMPARISON_FORMATS["github" if output_format == "github" else "table"](comparison)
+    drawn = render(comparison, "github" if output_format == "github" else "table")
     click.echo(drawn, err=True, nl=False)
-    step_summary.add(lambda: COMPARISON_FORMATS["markdown"](comparison))
+    ci.add_step_summary(lambda: render(comparison, "markdown"))
     return bool(comparison.regressions)
 
 
@@ -337,10 +331,16 @@ def _exit_code(report: Report) -> int:
 
 
 def _save(run: Run) -> None:
+    """Adds generated cases that failed to a file of the regressions, and says of each that it was saved, or why not."""
     target = Path("corpora") / "regressions" / "generated.jsonl"
     failures = [found.failure for found in run.generated if found.failure is not None]
     for failure in failures:
         kind = failure.measurement.violations[0].kind
-        save_case(named(failure.case, None, f"{failure.variant}: {kind}", ()), target)
+        case = named(failure.case, None, f"{failure.variant}: {kind}", ())
+        try:
+            add(case, target)
+            click.echo(f"softcheck: saved {case.id} in {target}", err=True)
+        except UsageError as error:
+            click.echo(f"softcheck: {case.id} not saved: {error}", err=True)
     if not failures:
         click.echo("softcheck: nothing to save: no generated case failed", err=True)

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from softcheck.cli.clusters import OPTIONS
 from softcheck.cli.config import checked
+from softcheck.cli.options import OPTIONS
 from softcheck.errors import UsageError
 from softcheck.run.journal import read_header
 from softcheck.run.record import Keeping, RunHeader

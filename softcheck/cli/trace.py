@@ -15,7 +15,7 @@ from softcheck.cli.config import ConfiguredCommand, dtype_option
 from softcheck.cli.options import format_option, output_option, variant_options
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line
-from softcheck.report.formats import TRACE_FORMATS, render_trace
+from softcheck.report.formats import TRACE_FORMATS, render
 from softcheck.report.output import check_writable, display_of, write
 from softcheck.run.session import Session
 from softcheck.run.tracing import trace
@@ -90,7 +90,7 @@ def command(
         found = trace(
             session, names[0], case, rows=rows or (0,), widths=widths, focus=focus, command=shlex.join(command_line())
         )
-    write(render_trace(found, output_format, display_of(output)), output)
+    write(render(found, output_format, display_of(output)), output)
     sys.exit(0)
 
 

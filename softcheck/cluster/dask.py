@@ -1,6 +1,7 @@
 """A Dask cluster as the devices of a pool: places, starts of processes, and requests as tasks. Imports no torch."""
 
 import contextlib
+import copy
 import importlib.util
 import itertools
 import sys
@@ -10,17 +11,17 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from distributed import Client, Future, KilledWorker
 
-from softcheck.cluster.host import Child, Lease, TaskAnswer, end, run_command, serve, sources
-from softcheck.cluster.remote import MOST_LOST, HostLostError, RemoteWorker
+from softcheck.cluster.host import Child, Lease, TaskAnswer, end, serve, sources
+from softcheck.cluster.remote import MOST_LOST, HostLostError, Limits, RemoteWorker
 from softcheck.errors import NothingRunError, SoftcheckError, UsageError
 from softcheck.run.every_pair import WORKERS
 from softcheck.run.pool import SessionClosedError
-from softcheck.run.process import DeviceChoice, Waits, Worker
-from softcheck.run.protocol import Request, encode_request
+from softcheck.run.process import DeviceChoice, Worker
+from softcheck.run.protocol import Request
 from softcheck.variants.declaration import Backend
 
 RESOURCES: dict[Backend, str] = {"cuda": "GPU", "interpreter": "CPU"}
@@ -45,7 +46,8 @@ class DaskCluster:
         ``revive`` is called now and then while a worker is missing. Raises UsageError where they differ, or where there is no worker.
         """
         self.suspects: set[str] = set()
-        self._client = client
+        self.client = client
+        """Dask's own, for tasks beside softcheck's requests."""
         self._session = uuid.uuid4().hex[:12]
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -60,6 +62,8 @@ class DaskCluster:
         self._is_closed = False
         self._revive = revive
         self.places = 0
+        self._only: int | None = None
+        """The one place that is used; None for all."""
         self._served = time.monotonic()
         workers = self._refresh()
         if not workers:
@@ -73,10 +77,12 @@ class DaskCluster:
     @property
     def dashboard(self) -> str | None:
         """The address of the dashboard, None where Dask shows none."""
-        return str(self._client.dashboard_link) if self._client.run_on_scheduler(has_dashboard) else None
+        return str(self.client.dashboard_link) if self.client.run_on_scheduler(has_dashboard) else None
 
     def jobs(self, backend: Backend) -> int:
         """Number of requests that a pool makes at once, beside the pairs that are judged on each GPU."""
+        if self._only is not None:
+            return 1
         beside = WORKERS if backend == "cuda" else 0
         return sum(max(1, threads - beside) for threads in self._threads.values())
 
@@ -105,6 +111,7 @@ class DaskCluster:
 
     def start(self, choice: DeviceChoice, *, place: int | None, check_heap: bool) -> RemoteWorker:
         """Starts a process at a place, by default at the one with the fewest for its threads."""
+        place = place if self._only is None else self._only
         child = Child(
             session=self._session,
             id=f"{self._session}-{next(self._numbers)}",
@@ -128,59 +135,48 @@ class DaskCluster:
             return RemoteWorker(self, child, started)
         raise SoftcheckError(f"{MOST_LOST} Dask workers in a row ended while a process was started; see their logs")
 
-    def run(
-        self, worker: RemoteWorker, request: Request, limits: dict[str | None, Waits], *, alone: bool
-    ) -> TaskAnswer:
-        """As ``Tasks.run``."""
-        kind = type(request).__name__.removeprefix("Run").lower()
-        return self._submit(kind, worker.child, worker.name, encode_request(request), limits, alone=alone)
+    def run(self, worker: RemoteWorker, request: Request, limits: Limits, *, alone: bool) -> TaskAnswer:
+        """Runs a request on a worker's process. ``alone`` keeps other requests off the device meanwhile.
 
-    def at(self, place: int) -> "PlaceOfCluster":
-        """One place of the cluster as the only device of a pool."""
-        return PlaceOfCluster(self, place)
-
-    def command(self, words: Sequence[str]) -> int:
-        """Runs a command beside others on some device, in this process's folder, and returns its exit status.
-
-        It is run again where its Dask worker ends. Raises SoftcheckError if that happens ``MOST_LOST`` times.
+        Raises HostLostError if the Dask worker ends, and SoftcheckError if the process can't be started.
         """
-        for _ in range(MOST_LOST):
-            # As many at once as the Dask worker has threads.
-            future = self._client.submit(
-                run_command, self._session, tuple(words), str(Path.cwd()), key=f"command-{uuid.uuid4().hex}", pure=False
-            )
-            with contextlib.suppress(KilledWorker):
-                return int(future.result())
-        raise SoftcheckError(f"{MOST_LOST} Dask workers in a row ended under: {' '.join(words)}")
+        kind = type(request).__name__.removeprefix("Run").lower()
+        return self._submit(kind, worker.child, worker.name, request, limits, alone=alone)
+
+    def at(self, place: int) -> Self:
+        """One place of the cluster as the only device of a pool, on which one request is made at once."""
+        own = copy.copy(self)
+        own._only, own.places = place, 1  # noqa: SLF001 - its own kind
+        return own
 
     def end(self, worker: RemoteWorker) -> None:
-        """As ``Tasks.end``."""
+        """Ends a process."""
         with self._lock:
             self._children.pop(worker.child.id, None)
         self._tell(end, worker)
 
     def number(self, place: str) -> int:
-        """The number of a place. A worker that takes an ended one's place under another name gets its number."""
+        """The number of a place, 0 if it is the only one. A worker that takes an ended one's place under another name gets its number."""
         with self._lock:
             if place not in self._names:
                 gone = [i for i, name in enumerate(self._names) if name not in self._addresses]
                 self._names.append(place) if not gone else self._names.__setitem__(gone[0], place)
-            return self._names.index(place)
+            return self._names.index(place) if self._only is None else 0
 
     def close(self) -> None:
         """Gives up the workers, whose processes for this session end."""
         self._is_closed = True
         self._leases.clear()
-        self._client.close()
+        self.client.close()
 
     def _refresh(self) -> dict[str, Any]:
         """The Dask workers that there are now, by name. Raises SoftcheckError if there has been none for long."""
-        found = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]
+        found = self.client.sync(self.client.scheduler.identity, n_workers=-1)["workers"]
         workers = {str(worker["name"]): {**worker, "address": address} for address, worker in found.items()}
         with self._lock:
             self._addresses = {name: worker["address"] for name, worker in workers.items()}
             for address in set(self._addresses.values()) - self._leases.keys():
-                self._leases[address] = self._client.submit(
+                self._leases[address] = self.client.submit(
                     Lease, self._session, key=f"lease-{uuid.uuid4().hex}", workers=[address], allow_other_workers=False
                 )
             without = 0.0 if workers else time.monotonic() - self._served
@@ -212,13 +208,13 @@ class DaskCluster:
         return name
 
     def _submit(
-        self, kind: str, child: Child, name: str, request: bytes | None, limits: dict[str | None, Waits], *, alone: bool
+        self, kind: str, child: Child, name: str, request: Request | None, limits: Limits, *, alone: bool
     ) -> TaskAnswer:
         resources = {} if self._resource is None else {self._resource: 1.0 if alone else _SHARE}
         alike = {other: address for other, address in self._addresses.items() if other not in self._dead}
         # Dask itself never moves a task whose worker has ended: it may leave it waiting for that worker's address.
         where = [alike[name]] if name in alike else list(alike.values())
-        future = self._client.submit(
+        future = self.client.submit(
             serve,
             child,
             request,
@@ -273,31 +269,7 @@ class DaskCluster:
         address = self._addresses.get(worker.name)
         if address is not None and not self._is_closed:
             with contextlib.suppress(Exception):
-                self._client.run(function, worker.child.id, workers=[address])
-
-
-class PlaceOfCluster:
-    """One place of a cluster as the only device of a pool."""
-
-    places = 1
-
-    def __init__(self, cluster: DaskCluster, place: int) -> None:
-        self._cluster = cluster
-        self._number = place
-
-    def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
-        """Starts a process there."""
-        return [self.start(choice, place=None, check_heap=check_heap)]
-
-    def start(self, choice: DeviceChoice, *, place: int | None, check_heap: bool) -> RemoteWorker:  # noqa: ARG002 - the only one
-        """Starts a process there."""
-        worker = self._cluster.start(choice, place=self._number, check_heap=check_heap)
-        worker.place = 0
-        return worker
-
-    def jobs(self, _backend: Backend) -> int:
-        """Number of requests that a pool makes at once."""
-        return 1
+                self.client.run(function, worker.child.id, workers=[address])
 
 
 def has_dashboard() -> bool:

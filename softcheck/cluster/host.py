@@ -5,11 +5,9 @@ process ruins no Dask worker, and a Dask worker that ends takes its processes wi
 """
 
 import contextlib
-import ctypes
 import functools
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,8 +19,8 @@ from distributed import get_worker
 from softcheck import __version__
 from softcheck.errors import UsageError
 from softcheck.run.fingerprint import fingerprints
-from softcheck.run.process import DeviceChoice, DeviceRuinedError, Waits, Worker, WorkerDiedError
-from softcheck.run.protocol import Ready, decode_request, encode_reply
+from softcheck.run.process import DeviceChoice, Waits, Worker, WorkerDiedError
+from softcheck.run.protocol import Ready, Reply, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,18 +38,6 @@ class Child:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Death:
-    """The arguments of a WorkerDiedError, and the reply of a DeviceRuinedError."""
-
-    message: str
-    timed_out: bool
-    waited: float
-    was_preparing: bool
-    is_early: bool
-    reply: bytes | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAnswer:
     """All replies to one request, in order, and how the process ended if it did."""
 
@@ -60,15 +46,15 @@ class TaskAnswer:
     ready: Ready
     sources: Mapping[str, str] | None = None
     """Digests of the code there if the process was started for this request."""
-    replies: tuple[bytes, ...] = ()
-    death: Death | None = None
+    replies: tuple[Reply, ...] = ()
+    death: WorkerDiedError | None = None
 
 
 _children: dict[str, Worker] = {}
 """The processes of this Dask worker, by id."""
 
 
-def serve(child: Child, request: bytes | None, limits: dict[str | None, Waits]) -> TaskAnswer:
+def serve(child: Child, request: Request | None, limits: dict[str | None, Waits]) -> TaskAnswer:
     """Makes a request to a child, which is started where it does not run here; None only starts it.
 
     ``limits`` has the limits of each variant, and those of softcheck's own work under None. Raises what ``Worker`` raises
@@ -80,22 +66,15 @@ def serve(child: Child, request: bytes | None, limits: dict[str | None, Waits]) 
         with contextlib.suppress(OSError):
             os.chdir(child.folder)
         worker = _children[child.id] = Worker(child.device, check_heap=child.check_heap)
-    replies: list[bytes] = []
+    replies: list[Reply] = []
     death = None
     if request is not None:
         try:
-            for reply in worker.ask(decode_request(request), lambda: limits.get(worker.running, limits[None])):
-                replies.append(encode_reply(reply))  # noqa: PERF401 - those before a death are kept
+            for reply in worker.ask(request, lambda: limits.get(worker.running, limits[None])):
+                replies.append(reply)  # noqa: PERF402 - those before a death are kept
         except WorkerDiedError as died:
             _children.pop(child.id, None)
-            death = Death(
-                message=str(died),
-                timed_out=died.timed_out,
-                waited=died.waited,
-                was_preparing=died.was_preparing,
-                is_early=died.is_early,
-                reply=encode_reply(died.reply) if isinstance(died, DeviceRuinedError) else None,
-            )
+            death = died.with_traceback(None)
     return TaskAnswer(
         place=str(get_worker().name), ready=worker.ready, sources=digests, replies=tuple(replies), death=death
     )
@@ -106,31 +85,6 @@ def end(child: str) -> None:
     worker = _children.pop(child, None)
     if worker is not None:
         threading.Thread(target=worker.close).start()
-
-
-_commands: dict[str, set["subprocess.Popen[bytes]"]] = {}
-"""The commands that run in this Dask worker, by session."""
-
-
-def run_command(session: str, words: tuple[str, ...], folder: str) -> int:
-    """Runs a command, which ends with the Dask worker, and returns its exit status."""
-    running = _commands.setdefault(session, set())
-    # The thread that starts the process lives until this returns.
-    with subprocess.Popen(words, cwd=folder, preexec_fn=_end_with_parent) as process:  # noqa: S603, PLW1509 - our own commands
-        running.add(process)
-        try:
-            return process.wait()
-        finally:
-            running.discard(process)
-
-
-def _end_with_parent() -> None:
-    # Only Linux has it.
-    with contextlib.suppress(AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Lease:
@@ -145,8 +99,6 @@ class Lease:
     def __del__(self) -> None:
         for child in [name for name in _children if name.startswith(self._session)]:
             end(child)
-        for command in list(_commands.get(self._session, ())):
-            command.terminate()
 
 
 @functools.cache

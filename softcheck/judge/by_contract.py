@@ -75,22 +75,16 @@ def judge_in_place(
     y: torch.Tensor,
     fmt: Format,
     arithmetic: Arithmetic,
-    *,
-    scans: bool = True,
 ) -> Measurement:
-    """Judges an output where it lies: on a GPU by the operation's accelerator or else by torch, elsewhere by the numpy judge.
+    """Judges an output where it lies: on a GPU by torch, elsewhere by the numpy judge.
 
-    ``x`` is [rows, columns] of the format's dtype, ``y`` the output of the operation's shape. ``judge_on_device`` explains
-    ``scans``. Raises DistrustedError.
+    ``x`` is [rows, columns] of the format's dtype, ``y`` the output of the operation's shape.
     """
     masked, operation = variant.declaration.fully_masked, variant.operation
     if x.device.type != "cuda":
         inputs, outputs = to_bits(x, fmt), to_bits(y, fmt)
         return judge(inputs, outputs, fmt, fully_masked=masked, arithmetic=arithmetic, operation=operation)
-    if operation.accelerator is None:
-        return judge_tensors(x, y, fmt, operation=operation, fully_masked=masked, arithmetic=arithmetic)
-    measured: Measurement = operation.judge_on_gpu(x, y, fmt, fully_masked=masked, arithmetic=arithmetic, scans=scans)
-    return measured
+    return judge_tensors(x, y, fmt, operation=operation, fully_masked=masked, arithmetic=arithmetic)
 
 
 def by_contract(

@@ -15,8 +15,9 @@ from softcheck.operations.ulp import LARGEST
 
 LEAST = 2.0**-10
 BINS_PER_OCTAVE = 64
-_SHIFT = 52 - 6
-_FIRST = int(np.float64(LEAST).view(np.int64)) >> _SHIFT
+SHIFT = 52 - 6
+FIRST = int(np.float64(LEAST).view(np.int64)) >> SHIFT
+"""The leading bits of a float64 are its exponent and the first six bits after the point: the number of a bin, counted from here."""
 
 
 class Histogram:
@@ -28,8 +29,7 @@ class Histogram:
     def add(self, errors: Values) -> None:
         """Counts finite errors >= 0, any shape."""
         flat = np.ascontiguousarray(errors, dtype=np.float64).ravel()
-        # The leading bits of a float64 are its exponent and the first six bits after the point: the bin's number.
-        bins = np.maximum((flat.view(np.int64) >> _SHIFT) - (_FIRST - 1), 0)
+        bins = np.maximum((flat.view(np.int64) >> SHIFT) - (FIRST - 1), 0)
         counts = np.bincount(bins, minlength=len(self._counts))
         counts[: len(self._counts)] += self._counts
         self._counts = counts

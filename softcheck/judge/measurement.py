@@ -67,7 +67,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     peers: dict[str, tuple[int, int]] = {}
     """Outputs that a usual rule judged, and those that it refused, by rule (``softcheck.judge.peers``); empty if nobody asked."""
     judged_in: str = "numpy"
-    """The judge: ``numpy``, or the device's with the arithmetic of its scan, ``float64`` or ``double-float32``."""
+    """The judge: ``numpy``, or ``float64`` for the judge on tensors."""
 
 
 def unmeasured(shape: tuple[int, ...], violations: tuple[Violation, ...]) -> Measurement:

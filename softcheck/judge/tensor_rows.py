@@ -1,6 +1,7 @@
 """Rows of an output beside their exact values on a device: errors, shares, and what is broken, as far as torch's float64 knows."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -8,6 +9,7 @@ import torch
 from oracles.formats import Format
 from oracles.reference import FullyMasked
 from softcheck.contract import FindingKind
+from softcheck.judge import histogram
 from softcheck.operations import bounds, special
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import CERTAIN, Limits, Operation
@@ -22,12 +24,8 @@ _LEAST_LIMIT = 0.5
 """ULPs of the smallest limit: no arithmetic's error is smaller than half an ULP of its result's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorRows:
-    """Judged rows; tensors of elements are [rows, columns] of the output, others [rows].
-
-    Each part of an answer is a row here, where an operation has ``parts``.
-    """
+class TensorRows(NamedTuple):
+    """Judged rows: tensors are [rows], where each part of an answer is a row if an operation has ``parts``."""
 
     clear: torch.Tensor
     """True for rows that surely keep every promise, and whose figures float64's own error can't change; of the parts of a
@@ -35,20 +33,33 @@ class TensorRows:
     ordinary: torch.Tensor
     hidden: torch.Tensor
     """True for rows of -inf alone."""
-    comparable: torch.Tensor | None
-    """Elements that have an error; None if all of the clear rows have."""
+    elements: torch.Tensor
+    """Elements that have an error."""
     errors: torch.Tensor
-    """ULPs, without meaning where an element has none."""
-    as_if_flushing: torch.Tensor | None
-    """The errors in a format without subnormals; None if they are the same."""
+    """The largest error in ULPs, -1 if no element has one."""
+    error_sums: torch.Tensor
+    flushing: torch.Tensor
+    """The largest error in a format without subnormals."""
     shares: torch.Tensor
-    """The largest error over limit of each row, -1 if no element has a limit; may be NaN in a row that is not clear."""
-    deviations: torch.Tensor | None
-    """Sum - 1 of each row; without meaning where a row has no sum."""
-    has_sum: torch.Tensor
-    broken: dict[FindingKind, torch.Tensor]
-    """Counts of broken promises by row."""
-    flushed: torch.Tensor | None
+    """The largest error over limit, -1 if no element has a limit; may be NaN in a row that is not clear."""
+    deviations: torch.Tensor
+    """|sum - 1|, -1 if the row has no sum."""
+    flushed: torch.Tensor
+    broken: torch.Tensor
+    """Counts of broken promises, [len(KINDS), rows]."""
+    bins: torch.Tensor
+    """The bins of errors (``softcheck.judge.histogram``), int32 [rows, columns], 0 where an element has none."""
+
+
+KINDS = (
+    FindingKind.ULP_EXCEEDS_BOUND,
+    FindingKind.NAN_MISMATCH,
+    FindingKind.INF_MISMATCH,
+    FindingKind.OUT_OF_RANGE,
+    FindingKind.MASKED_NOT_ZERO,
+    FindingKind.SUM_VIOLATION,
+)
+"""What the judge on tensors counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,45 +94,8 @@ class TensorJudge:
         self.of_hidden_row = None if operation.answers_rows or np.isnan(of_hidden) else of_hidden
         """The answer for a row of -inf, where it is a convention other than NaN."""
 
-    @property
-    def has_usual_rows(self) -> bool:
-        """True if ``usual`` can tell clear rows: elsewhere zeros may be flushed, and an ULP may depend on r's side of a power of two."""
-        return self.operation.scale is not None
-
-    def usual(self, x: torch.Tensor, y: torch.Tensor) -> TensorRows:
-        """Judges rows in few passes over memory: only rows that hold finite numbers alone are clear."""
-        found = self.limits(x)
-        assert found.limits is not None
-        logits, y = x if found.logits is None else found.logits, y.reshape(found.exact.shape)
-        errors = torch.sub(y, found.exact).abs_().mul_(found.per_ulp)
-        shares = torch.div(errors, found.limits, out=found.limits).amax(dim=1)
-        clear = self._keeps(shares, found) & logits.amin(dim=1).isfinite() & logits.amax(dim=1).isfinite()
-        if self.least > -np.inf:
-            clear &= y.amin(dim=1) >= self.least
-        if found.least is not None and found.most is not None:
-            clear &= ~_outside(y, found.least, found.most, _MARGIN).any(dim=1)
-        if found.undefined is not None:
-            clear &= ~found.undefined
-        deviations = None
-        if found.sums is not None and self.operation.sums_rows:
-            deviations, kept = self._sums(y, found)
-            clear &= kept
-        return TensorRows(
-            clear=_of_whole_rows(clear, len(x)),
-            ordinary=torch.ones_like(clear),
-            hidden=torch.zeros_like(clear),
-            comparable=None,
-            errors=errors,
-            as_if_flushing=None,
-            shares=shares,
-            deviations=deviations,
-            has_sum=clear,
-            broken={},
-            flushed=None,
-        )
-
-    def of_any_kind(self, x: torch.Tensor, y: torch.Tensor) -> TensorRows:
-        """Judges rows with NaN, infinities and masks too."""
+    def judged(self, x: torch.Tensor, y: torch.Tensor) -> TensorRows:
+        """Judges rows of the input and of the output, both contiguous."""
         found = self.limits(x)
         assert found.limits is not None
         exact, per_ulp = found.exact, found.per_ulp
@@ -139,52 +113,54 @@ class TensorJudge:
         bounded = comparable & ordinary[:, None] & ~masked
 
         # Equal values have no error, though 0 times the ULP of a NaN may have.
-        errors = torch.where(output == exact, 0.0, (output - exact).abs_().mul_(per_ulp)).clamp_(max=LARGEST)
+        errors = torch.where(output == exact, 0.0, (output - exact).abs() * per_ulp).clamp(max=LARGEST)
         limits = found.limits if found.below is None else torch.where(output < exact, found.below, found.limits)
         each = torch.where(bounded, errors / limits, -1.0)
         shares = each.amax(dim=1)
-        # Above the range an element may be by its bound, if it has one.
-        above = (output > self.most) & ~(bounded & ((output - self.most) * per_ulp <= limits))
-        broken = {
-            FindingKind.ULP_EXCEEDS_BOUND: each > 1.0,
-            FindingKind.NAN_MISMATCH: kinds.nan_mismatch,
-            FindingKind.INF_MISMATCH: kinds.inf_mismatch,
-            FindingKind.OUT_OF_RANGE: ((output < self.least) | above) & comparable,
-            FindingKind.MASKED_NOT_ZERO: masked & comparable & (output != exact) & self.operation.hides_by_zero,
-        }
-        clear = self._keeps(shares, found)
+        clear = (shares <= 1.0 - _MARGIN - found.uncertainty / _LEAST_LIMIT) & (found.uncertainty <= CERTAIN)
         if found.least is not None and found.most is not None:
-            broken[FindingKind.OUT_OF_RANGE] = _outside(output, found.least, found.most, 0.0) & bounded
+            outside = _outside(output, found.least, found.most, 0.0) & bounded
             clear &= ~(_outside(output, found.least, found.most, _MARGIN) & bounded).any(dim=1)
-        deviations, has_sum = None, ordinary
+        else:
+            # Above the range an element may be by its bound, if it has one.
+            above = (output > self.most) & ~(bounded & ((output - self.most) * per_ulp <= limits))
+            outside = ((output < self.least) | above) & comparable
+        not_zero = masked & comparable & (output != exact) & self.operation.hides_by_zero
+        elements = (each > 1.0, kinds.nan_mismatch, kinds.inf_mismatch, outside, not_zero)
+        broken = [element.sum(dim=1) for element in elements]
+
+        deviations, of_sums = torch.full_like(shares, -1.0), torch.zeros_like(broken[0])
         if found.sums is not None and self.operation.sums_rows:
-            deviations, kept = self._sums(output, found)
             has_sum = ordinary & (comparable | kinds.as_infinite).all(dim=1)
+            off, kept = self._sums(output, found.sums)
+            deviations, of_sums = torch.where(has_sum, off, -1.0), (has_sum & (off > found.sums)).to(torch.int64)
             clear &= kept | ~has_sum
-            broken[FindingKind.SUM_VIOLATION] = (has_sum & (deviations.abs() > found.sums))[:, None]
-        flushed = as_if_flushing = None
-        if not self.has_usual_rows:
+        broken.append(of_sums)
+        counted = torch.where(comparable, errors, 0.0)
+        largest = torch.where(comparable, errors, -1.0).amax(dim=1)
+        flushing, flushed = largest, torch.zeros_like(broken[0])
+        if self.operation.scale is None:
             in_ulps = exact * per_ulp
             below_normal = (in_ulps < 2.0 ** (self.fmt.precision - 1)) & comparable
             flushed = (below_normal & (in_ulps > 0.5) & (output == 0)).sum(dim=1)
             native = below_normal & ((output == 0) | (output.abs() == self.fmt.least_normal))
-            as_if_flushing = torch.where(native, errors * 2.0 ** (1 - self.fmt.precision), errors)
+            flushing = torch.where(native, counted * 2.0 ** (1 - self.fmt.precision), counted).amax(dim=1)
             clear &= ~self._on_a_side(in_ulps, per_ulp, errors, output, found.uncertainty).any(dim=1)
-        counts = {kind: elements.sum(dim=1) for kind, elements in broken.items()}
-        for count in counts.values():
-            clear &= count == 0
+        bins = ((counted.view(torch.int64) >> histogram.SHIFT) - (histogram.FIRST - 1)).clamp(min=0).to(torch.int32)
+        counts = torch.stack(broken)
         return TensorRows(
-            clear=_of_whole_rows(clear, len(x)),
+            clear=_of_whole_rows(clear & (counts == 0).all(dim=0), len(x)),
             ordinary=ordinary,
             hidden=hidden,
-            comparable=comparable,
-            errors=errors,
-            as_if_flushing=as_if_flushing,
+            elements=comparable.sum(dim=1),
+            errors=largest,
+            error_sums=counted.sum(dim=1),
+            flushing=flushing,
             shares=shares,
             deviations=deviations,
-            has_sum=has_sum,
-            broken=counts,
             flushed=flushed,
+            broken=counts,
+            bins=bins,
         )
 
     def limits(self, x: torch.Tensor) -> Limits:
@@ -192,17 +168,12 @@ class TensorJudge:
         assert self.operation.on_device is not None
         return self.operation.on_device(x, self.fmt, self.model)
 
-    def _keeps(self, shares: torch.Tensor, found: Limits) -> torch.Tensor:
-        """Returns the rows whose shares keep their limits, however float64 has rounded, and whose figures are certain."""
-        return (shares <= 1.0 - _MARGIN - found.uncertainty / _LEAST_LIMIT) & (found.uncertainty <= CERTAIN)
-
-    def _sums(self, y: torch.Tensor, found: Limits) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns sum - 1 of each row, and the rows that surely keep what is allowed."""
-        assert found.sums is not None
-        values: torch.Tensor = self.operation.probabilities(y.to(torch.float64))  # type: ignore[arg-type, assignment]
-        deviations = values.sum(dim=1) - 1.0
-        own = 2.0**-53 * (y.shape[1] / 32 + 64) * (1.0 + deviations.abs())
-        return deviations, deviations.abs() + own <= found.sums * (1.0 - _MARGIN)
+    def _sums(self, output: torch.Tensor, allowed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns |sum - 1| of each row, and the rows that surely keep what is allowed."""
+        values: torch.Tensor = self.operation.probabilities(output)  # type: ignore[arg-type, assignment]
+        off = (values.sum(dim=1) - 1.0).abs()
+        own = 2.0**-53 * (output.shape[1] / 32 + 64) * (1.0 + off)
+        return off, off + own <= allowed * (1.0 - _MARGIN)
 
     def _sorted(self, output: torch.Tensor, exact: torch.Tensor, logits: torch.Tensor) -> _Elements:
         expects_nan, is_nan = exact.isnan(), output.isnan()

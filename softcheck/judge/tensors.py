@@ -5,7 +5,6 @@ figures of clear rows are taken from the device. The numpy judge judges the othe
 """
 
 import msgspec
-import numpy as np
 import torch
 
 from oracles.formats import FLOAT64, FORMATS, Format
@@ -13,11 +12,12 @@ from oracles.reference import FullyMasked
 from softcheck.calling.call import TORCH_DTYPES, to_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError
-from softcheck.judge.histogram import BINS_PER_OCTAVE, LEAST
+from softcheck.judge import histogram
+from softcheck.judge.compiled import judged
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Extreme, Measurement
 from softcheck.judge.merge import merge, moved
-from softcheck.judge.tensor_rows import TensorJudge, TensorRows
+from softcheck.judge.tensor_rows import KINDS, TensorJudge, TensorRows
 from softcheck.operations import bounds
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.drawn import ALIGNED
@@ -30,10 +30,6 @@ the first, and the device counts the others."""
 
 _BLOCK = {"cpu": 1 << 15, "cuda": 1 << 24}
 """Elements of the matrix or of the output, whichever are more, judged at once: their float64 temporaries take some ten times 8 bytes each."""
-
-_SHIFT = 52 - 6
-_FIRST_BIN = int(np.float64(LEAST).view(np.int64)) >> _SHIFT
-assert BINS_PER_OCTAVE == 1 << 6
 
 
 def judge_tensors(
@@ -77,16 +73,17 @@ def passing(
 
     ``arithmetic`` and ``fully_masked`` are those that the judge uses. Raises UsageError if shapes, dtypes or devices don't match.
     """
-    if operation.named or fmt == FLOAT64 or x.numel() == 0:
+    if operation.on_device is None or operation.named or fmt == FLOAT64 or x.numel() == 0:
         return torch.zeros(len(x), dtype=torch.bool, device=x.device)
     output_fmt = _check(x, y, fmt, operation)
     rows = TensorJudge(operation, fmt, output_fmt, fully_masked, arithmetic)
-    step = _rows_at_once(x, y)
-    parts = [rows.of_any_kind(x[at : at + step], y[at : at + step]).clear for at in range(0, len(x), step)]
+    step = rows_at_once(x, y)
+    parts = [rows.judged(x[at : at + step], y[at : at + step]).clear for at in range(0, len(x), step)]
     return torch.cat(parts).view(len(x), -1).all(dim=1)
 
 
-def _rows_at_once(x: torch.Tensor, y: torch.Tensor) -> int:
+def rows_at_once(x: torch.Tensor, y: torch.Tensor) -> int:
+    """Returns the rows of a block."""
     step = max(1, _BLOCK[x.device.type] // max(x.shape[1], y.shape[1]))
     return step if step < ALIGNED else step - step % ALIGNED
 
@@ -134,18 +131,23 @@ class _TensorJudgement:
     def measurement(self, most_elements: int) -> Measurement:
         """Judges all rows."""
         rows, columns = self.x.shape
-        step = _rows_at_once(self.x, self.y)
+        step = rows_at_once(self.x, self.y)
         for first in range(0, rows, step):
-            self._look_at(first, min(first + step, rows))
+            place = torch.arange(first, min(first + step, rows), device=self.x.device)
+            found = judged(
+                self.judge, self.x[first : first + step].contiguous(), self.y[first : first + step].contiguous()
+            )
+            self._add(found, found.clear, place)
+            left = torch.nonzero(~found.clear.view(len(place), -1)[:, 0]).flatten()
+            self.left.append(place[left])
+            self.ranks.append(found.shares.view(len(place), -1).amax(dim=1)[left])
         left = self._left(max(1, most_elements // self._work()))
         again = [self._on_host(left)] if len(left) else []
         extremes = sorted({row for _, row in self.largest.values()})
         known = [self._on_host(torch.tensor(extremes))] if extremes else []
         merged = merge([*again, *self.parts])
         used = torch.nonzero(self.counts).flatten()
-        counted = dict(merged.histogram)
-        for bin_, count in zip(used.tolist(), self.counts[used].tolist(), strict=True):
-            counted[bin_] = counted.get(bin_, 0) + count
+        counted = dict(zip(used.tolist(), self.counts[used].tolist(), strict=True))
         weaker = self.judge.model != bounds.model(STANDARD, self.output_fmt)
         return msgspec.structs.replace(
             merged,
@@ -154,28 +156,12 @@ class _TensorJudgement:
             max_ulp=_largest([found.max_ulp for found in (*again, *known)]),
             max_bound_share=_largest([found.max_bound_share for found in (*again, *known)]),
             max_standard_share=None,
-            histogram={bin_: counted[bin_] for bin_ in sorted(counted)},
+            histogram=histogram.merge([merged.histogram, counted]),
             rejudged_rows=sum(found.rows for found in again),
             contract=self.arithmetic if weaker else None,
             violations=merged.violations or tuple(v for found in known for v in found.violations),
             judged_in="float64",
         )
-
-    def _look_at(self, first: int, end: int) -> None:
-        """Judges a block, first as if all rows were usual, then those that are not clear."""
-        x, y = self.x[first:end].contiguous(), self.y[first:end].contiguous()
-        place = torch.arange(first, end, device=x.device)
-        if self.judge.has_usual_rows:
-            found = self.judge.usual(x, y)
-            self._add(found, found.clear, place)
-            others = _others(found.clear, len(place))
-            x, y, place = x[others], y[others], place[others]
-        if len(place):
-            found = self.judge.of_any_kind(x, y)
-            self._add(found, found.clear, place)
-            left = _others(found.clear, len(place))
-            self.left.append(place[left])
-            self.ranks.append(found.shares.view(len(place), -1).amax(dim=1)[left])
 
     def _work(self) -> int:
         """Returns the numpy judge's work for a row, in elements: its columns, or the products of queries and keys."""
@@ -186,64 +172,46 @@ class _TensorJudgement:
 
     def _add(self, found: TensorRows, rows: torch.Tensor, place: torch.Tensor) -> None:
         """Adds the figures of some rows or parts, bool [rows * parts]; ``place`` holds each row's number in the whole output."""
-        parts = len(rows) // len(place)
-        if found.comparable is None:
-            others, compared = torch.nonzero(~rows).flatten(), rows
-            errors = found.errors.index_fill_(0, others, 0.0) if len(others) else found.errors
-            left_out = len(others) * errors.shape[1]
-        else:
-            counted = found.comparable & rows[:, None]
-            errors, compared = torch.where(counted, found.errors, 0.0), counted.any(dim=1)
-            left_out = errors.numel() - int(counted.sum())
-        elements = errors.numel() - left_out
-        self._count_by_bin(errors, left_out)
+        columns = found.bins.shape[1]
+        counts = torch.bincount(found.bins.view(-1))
+        others = torch.nonzero(~rows).flatten()
+        if len(others):
+            counts -= torch.bincount(found.bins[others].view(-1), minlength=len(counts))
 
-        zero = torch.zeros((), device=rows.device)
-        # Of rows without an error even the one that stands for the largest has an element to show.
-        worst = torch.where(compared, errors.amax(dim=1), -1.0).max(dim=0)
-        share = torch.where(rows, found.shares, -1.0).max(dim=0)
-        flushing, deviation, flushed = worst.values, zero - 1, zero
-        if found.as_if_flushing is not None and found.flushed is not None:
-            flushing = torch.where(errors > 0, found.as_if_flushing, 0.0).amax()
-            flushed = found.flushed[rows].sum()
-        if found.deviations is not None:
-            deviation = torch.where(rows & found.has_sum, found.deviations.abs(), -1.0).amax()
-        special = rows & ~found.ordinary
-        figures = [worst.values, share.values, errors.sum(), flushing, deviation]
-        counts = [worst.indices, share.indices, special.sum(), (special & found.hidden).sum(), flushed]
-        read = torch.stack([number.to(torch.float64) for number in (*figures, *counts)]).tolist()
-        error, most, total, as_if_flushing, off = read[: len(figures)]
-        error_row, share_row, specials, hidden, lost = (int(number) for number in read[len(figures) :])
-        if elements:
-            self._keep("error", error, int(place[error_row // parts]))
-        if most >= 0:
-            self._keep("share", most, int(place[share_row // parts]))
+        def total(values: torch.Tensor) -> torch.Tensor:
+            return torch.where(rows, values, 0).sum()
+
+        special = ~found.ordinary
+        sums = [found.elements, found.flushed, special.to(torch.int64), (special & found.hidden).to(torch.int64)]
+        maxima = [
+            torch.where(rows, values, -1.0) for values in (found.errors, found.shares, found.flushing, found.deviations)
+        ]
+        figures = [*map(total, (*sums, found.error_sums)), *(values.amax() for values in maxima)]
+        places = [values.argmax() for values in maxima[:2]]
+        read = torch.stack([number.to(torch.float64) for number in (*figures, *places)]).tolist()
+        elements, flushed, specials, hidden = map(int, read[:4])
+        ulp_sum, error, share, flushing, off = read[4:9]
+        # What has no error counts as one of 0 so far.
+        counts[0] -= (len(rows) - len(others)) * columns - elements
+        if len(counts) > len(self.counts):
+            self.counts, counts = counts, self.counts
+        self.counts[: len(counts)] += counts
+        for name, value, row in (("error", error, read[9]), ("share", share, read[10])):
+            if value >= 0 and (name not in self.largest or value > self.largest[name][0]):
+                self.largest[name] = value, int(place[int(row) // (len(rows) // len(place))])
         self.parts.append(
             Measurement(
                 rows=0,
                 columns=0,
                 elements=elements,
-                ulp_sum=min(total, LARGEST),
-                max_ulp_ftz=as_if_flushing if elements else None,
+                ulp_sum=min(ulp_sum, LARGEST),
+                max_ulp_ftz=flushing if elements else None,
                 max_sum_deviation=off if off >= 0 else None,
                 special_rows=specials,
                 fully_masked_rows=hidden,
-                flushed=lost,
+                flushed=flushed,
             )
         )
-
-    def _count_by_bin(self, errors: torch.Tensor, left_out: int) -> None:
-        """Counts errors by the bins of ``softcheck.judge.histogram``, less so many zeros that stand for no element."""
-        bins = (errors.view(torch.int64) >> _SHIFT).sub_(_FIRST_BIN - 1).clamp_(min=0)
-        counts = torch.bincount(bins.view(-1))
-        counts[0] -= left_out
-        if len(counts) > len(self.counts):
-            self.counts, counts = counts, self.counts
-        self.counts[: len(counts)] += counts
-
-    def _keep(self, name: str, value: float, row: int) -> None:
-        if name not in self.largest or value > self.largest[name][0]:
-            self.largest[name] = value, row
 
     def _left(self, most: int) -> torch.Tensor:
         """Returns the rows for the numpy judge, at most ``most``, and counts the others as float64 has them."""
@@ -261,22 +229,22 @@ class _TensorJudgement:
 
     def _count(self, rows: torch.Tensor) -> None:
         """Counts rows that the numpy judge does not see, with all that they break as far as float64 knows."""
-        step = _rows_at_once(self.x, self.y)
+        step = rows_at_once(self.x, self.y)
         for first in range(0, len(rows), step):
             chosen = rows[first : first + step]
-            found = self.judge.of_any_kind(self.x[chosen], self.y[chosen])
+            found = self.judge.judged(self.x[chosen], self.y[chosen])
             self._add(found, torch.ones_like(found.clear), chosen)
-            broken = {kind: int(count.sum()) for kind, count in found.broken.items()}
-            special = ~found.ordinary & (torch.stack(list(found.broken.values())).sum(dim=0) > 0)
+            special = ~found.ordinary & (found.broken.sum(dim=0) > 0)
+            counts = dict(zip(KINDS, found.broken.sum(dim=1).tolist(), strict=True))
             part = Measurement(
                 rows=0,
                 columns=0,
                 violations=tuple(
                     Violation(kind, f"{count} in rows that were counted alone", count=count)
-                    for kind, count in broken.items()
+                    for kind, count in counts.items()
                     if count
                 ),
-                sum_violations=broken.get(FindingKind.SUM_VIOLATION, 0),
+                sum_violations=counts[FindingKind.SUM_VIOLATION],
                 special_mismatches=int(special.sum()),
             )
             self.parts.append(part)
@@ -294,11 +262,6 @@ class _TensorJudgement:
             operation=self.operation,
         )
         return moved(found, lambda row: numbers[row])
-
-
-def _others(clear: torch.Tensor, rows: int) -> torch.Tensor:
-    """Returns the numbers of rows that are not clear, from the parts of all rows."""
-    return torch.nonzero(~clear.view(rows, -1)[:, 0]).flatten()
 
 
 def _largest(extremes: list[Extreme | None]) -> Extreme | None:

@@ -53,8 +53,7 @@ def grads_of(x: "torch.Tensor") -> "torch.Tensor":
     drawn, columns = of_rows(x), x.shape[1]
     if not columns:
         return torch.zeros_like(x)
-    half = torch.tensor(2.0**23, dtype=torch.float64, device=x.device)
-    varying = torch.sub(of_elements(drawn, columns).bitwise_right_shift_(39), half).mul_(2.0**-23)
+    varying = of_elements(drawn, columns).bitwise_right_shift_(39).to(torch.float64).sub_(2.0**23).mul_(2.0**-23)
     is_even = (x == x[:, :1]).all(dim=1, keepdim=True)
     kind, one = ((drawn >> 40) & 7)[:, None], ((drawn >> 8) % columns)[:, None]
     kind = torch.where(is_even, (drawn[:, None] >> 44) & 1, kind)

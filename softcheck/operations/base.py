@@ -71,7 +71,6 @@ def in_base(plain: Operation, base: float) -> Operation:
         yardstick=lambda x: plain.yardstick(x) * LOG2E,
         gradient=None if plain.gradient is None else _gradient(plain, plain.gradient),
         on_device=None if plain.on_device is None else partial(_on_device, plain),
-        accelerator=None,
     )
 
 

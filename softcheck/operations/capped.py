@@ -104,7 +104,6 @@ def capped(inner: Operation, softcap: float, scale: float) -> Operation:
         yardstick=of.yardstick,
         gradient=None if inner.gradient is None else _gradient(inner.gradient, of.cap, softcap),
         on_device=None if inner.on_device is None else of.on_device,
-        accelerator=None,
     )
 
 

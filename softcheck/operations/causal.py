@@ -165,5 +165,4 @@ def masked_by_position(plain: Operation, alignment: str, queries: float = 0) -> 
         arguments=None,
         gradient=None if gradient is None else replace(gradient, errors=masked.gradient_errors, second=None),
         on_device=None if plain.on_device is None else masked.on_device,
-        accelerator=None,
     )

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -231,10 +230,6 @@ class Operation:
     output's gradient, [rows, parts * numbers], the format and the arithmetic's constants; None if they are not looked at."""
     on_device: OnDevice | None = None
     """Returns exact values and limits where a tensor lies. Without it there is no search for the worst row."""
-    accelerator: str | None = None
-    """A package with a faster judge of whole outputs on a GPU, ``trust.judge_trusted``, and a quick pass for rows that are
-    right beyond doubt, ``screen.passing``. Without it torch judges them by
-    ``on_device``, and without that the numpy judge."""
 
     def naming(self, named: Named) -> "Operation":
         """Returns the operation for the operands that a case names."""
@@ -327,28 +322,3 @@ class Operation:
             **sizes,
         }
         return sum(math.prod(known[dim] for dim in each.dims) * (each.itemsize or itemsize) for each in moved)
-
-    def judge_on_gpu(self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, **options: Any) -> Any:
-        """Measures an output where it lies, by the operation's accelerator, whose options and errors these are.
-
-        The accelerator is imported now: it imports Triton, whose own functions are interpreted or not by the value of
-        TRITON_INTERPRET at that moment.
-        """
-        return import_module(f"{self.accelerator}.trust").judge_trusted(x, y, fmt, **options)
-
-    def passing(
-        self, x: "torch.Tensor", y: "torch.Tensor", fmt: Format, fully_masked: FullyMasked = "nan"
-    ) -> "torch.Tensor":
-        """Returns rows of ``y`` that are right beyond doubt, bool [rows]; none if no device can tell.
-
-        An accelerator passes no row with NaN, with +inf or of -inf alone.
-        """
-        if self.on_device is None:
-            return x.new_zeros(len(x)) > 0
-        passed: torch.Tensor
-        if self.accelerator is not None:
-            passed = import_module(f"{self.accelerator}.screen").passing(x, y, fmt)
-        else:
-            screen = import_module("softcheck.judge.tensors")
-            passed = screen.passing(x, y, fmt, operation=self, fully_masked=fully_masked)
-        return passed

@@ -79,7 +79,6 @@ def scaled(plain: Operation, scale: float) -> Operation:
         yardstick=lambda x: plain.yardstick(x * scale),
         gradient=None if plain.gradient is None else _gradient(plain.gradient, scale),
         on_device=None if plain.on_device is None else _on_device(plain.on_device, scale),
-        accelerator=None,
     )
 
 

@@ -115,5 +115,4 @@ SOFTMAX = Operation(
     arguments=MASKING,
     with_named=with_masks,
     on_device=_on_device,
-    accelerator="softcheck.judge.device",
 )

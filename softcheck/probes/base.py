@@ -167,6 +167,10 @@ class Probe(ABC):
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Makes one trial. An exception of the variant is part of the outcome, and is not raised here."""
 
+    def calls(self, subject: Subject, trials: Sequence[Trial]) -> Sequence[str]:  # noqa: ARG002 - a plan may depend on the function
+        """Returns words for what the trials would do, a line each, for ``--dry-run``."""
+        return [trial.label for trial in trials]
+
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """Folds the outcomes: one finding for each kind and group of trials, whose labels agree before the last slash."""
         return self.concluded(done, folded(done))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from oracles.formats import Bits, Format, Values, bits_hex, decode, encode, format_of
+from oracles.formats import Bits, Format, Values, bits_hex, decode, format_of
 from softcheck.calling.call import Called, Returned, call, place
 from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.recipe import available_bytes
@@ -49,14 +49,6 @@ def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Paramete
 
 
 ordinary_rows = contents.ordinary_rows
-
-FAR = 800.0
-"""Distance between logits at which exponentials vanish in every format."""
-
-
-def moved(bits: Bits, by: float, fmt: Format) -> Bits:
-    """Returns the bits of the same values plus ``by``, rounded."""
-    return encode(decode(bits, fmt) + by, fmt)
 
 
 def call_on(subject: Subject, bits: Bits, layout: Layout = PACKED) -> Called:

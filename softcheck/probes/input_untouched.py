@@ -1,56 +1,27 @@
 """The caller's input stays unchanged, and a returned output stays the caller's.
 
-Inputs are compared byte for byte before and after each call (``calling.call``): contiguous, used again and again,
-strided, expanded, with and without gradients asked for. Outputs must have memory of their own: neither the input's, nor
-a buffer that the next call writes to.
+Inputs are compared byte for byte before and after each call (``calling.call``). Here one tensor is used again and again, and outputs
+must have memory of their own: neither the input's, nor a buffer that the next call writes to. Layouts and modes are axes of ``meetings``.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 import torch
 
-from oracles.formats import Bits
 from softcheck.calling.call import Called, Placed, call, call_on_device, place, to_bits
 from softcheck.calling.operands import held_by_nobody
-from softcheck.cases.case import PACKED, Layout
+from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
-from softcheck.judge.by_contract import judge_call
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import differing, only, ordinary_rows, prefixed, repeats, stopped
+from softcheck.probes.helpers import Repeated, differing, only, ordinary_rows, stopped, unlike
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
 _ROWS, _COLUMNS = 3, 71
 """A shape that no other probe uses, so that the first call on it is the call that tunes and caches. A head has as many queries as columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """A way of placing and calling an input."""
-
-    layout: Layout = PACKED
-    context: Callable[[], AbstractContextManager[object]] = nullcontext
-    needs_gradient: bool = False
-    is_leaf: bool = True
-    """False if another operation made the input, as in a model."""
-    is_made_there: bool = False
-    """True if the input is made in the context too, and the answer is judged: it may go another way."""
-
-
-_WAYS = {
-    "requires-grad": _Way(needs_gradient=True),
-    "no-grad": _Way(context=torch.no_grad),
-    "no-grad-in-a-model": _Way(context=torch.no_grad, needs_gradient=True, is_leaf=False),
-    "held-by-nobody": _Way(context=held_by_nobody),
-    "inference": _Way(context=torch.inference_mode, is_made_there=True),
-}
-_STRIDED_WAYS = {
-    "padded-rows": _Way(layout=Layout(row_stride=_COLUMNS + 5)),
-    "transposed": _Way(layout=Layout(row_stride=1, column_stride=_ROWS)),
-    "expanded-rows": _Way(layout=Layout(row_stride=0)),
-}
+_CHANGED = FindingKind.INPUT_MODIFIED, FindingKind.OUT_OF_BOUNDS_WRITE
 
 
 class InputUntouched(Probe):
@@ -58,75 +29,69 @@ class InputUntouched(Probe):
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
         """Puts the reused input first, so that its first call is the variant's first on this shape."""
-        if not setting.takes(_COLUMNS):
-            return [Trial("reused", 1), Trial("returned", 1)]
-        # A row of one column may be its own answer.
-        found = [Trial("reused", _COLUMNS), Trial("returned", _COLUMNS), Trial("returned/one-column", 1)]
-        found += [Trial(f"called/{name}", way) for name, way in _WAYS.items()]
-        if "strided" in setting.declaration.layouts:
-            found += [Trial(f"called/{name}", way) for name, way in _STRIDED_WAYS.items()]
+        columns = _COLUMNS if setting.takes(_COLUMNS) else 1
+        found = [
+            Trial("reused", partial(_reused, columns=columns)),
+            Trial("returned", partial(_returned, columns=columns)),
+        ]
+        if columns > 1:
+            # A row of one column may be its own answer.
+            found.append(Trial("returned/one-column", partial(_returned, columns=1)))
+            found += [Trial(f"called/{way}", partial(_called, way)) for way in (_IN_A_MODEL, _HELD_BY_NOBODY)]
         return found
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Makes one trial, of three calls at most."""
-        if trial.label == "reused":
-            return _reused(subject, trial.parameters)
-        if trial.label.startswith("returned"):
-            return _returned(subject, trial.parameters)
-        return _called(subject, trial.parameters)
+        """Makes one trial, of a few calls."""
+        outcome: Outcome = trial.parameters(subject)
+        return outcome
+
+
+PROBE = InputUntouched()
+
+_IN_A_MODEL, _HELD_BY_NOBODY = "no-grad-in-a-model", "held-by-nobody"
+
+
+def _placed(subject: Subject, rows: int, columns: int, again: int = 0) -> Placed:
+    setting = subject.setting
+    return place(ordinary_rows(rows, columns, setting.fmt, setting.seed + again), setting.fmt, PACKED, subject.device)
 
 
 def _reused(subject: Subject, columns: int) -> Outcome:
-    """Calls three times on one tensor.
-
-    No call may change it, and the first, which may tune, must agree with the others.
-    """
-    fmt = subject.setting.fmt
-    placed = place(ordinary_rows(_ROWS, columns, fmt, subject.setting.seed), fmt, PACKED, subject.device)
-    outputs: list[Bits] = []
+    """Calls three times on one tensor: no call may change it, and the first, which may tune, must agree with the others."""
+    placed = _placed(subject, _ROWS, columns)
 
     def again() -> Called:
         with nan_filled():
             return call(subject.variant.function, placed, subject.setting.operation)
 
-    for _ in range(3):
-        called = again()
-        if called.output is None:
-            return stopped(called)
-        changed = only(called.violations, FindingKind.INPUT_MODIFIED, FindingKind.OUT_OF_BOUNDS_WRITE)
-        if changed:
-            return Outcome(violations=changed)
-        outputs.append(called.output)
-    found = differing(
-        FindingKind.NONDETERMINISTIC,
-        outputs[1],
-        outputs[0],
-        fmt,
-        "the first call on a tensor differs from the second, and later ones agree",
-    )
-    if found is None or not repeats(outputs[2], lambda: again().output, fmt):
-        # All is well, or the variant varies by itself, which another probe looks for.
-        return Outcome()
-    return Outcome(violations=(found,))
+    called = [again() for _ in range(3)]
+    ended = next((each for each in called if each.output is None), None)
+    changed = [only(each.violations, *_CHANGED) for each in called]
+    if ended is not None or any(changed):
+        return stopped(ended) if ended is not None else Outcome(violations=next(filter(None, changed)))
+    first, second, third = called
+    message = "the first call on a tensor differs from the second, and later ones agree"
+    # A variant that varies by itself is for another probe to find.
+    one, other = Repeated(lambda: third, second), Repeated(lambda: first, first)
+    found = unlike(one, other, FindingKind.NONDETERMINISTIC, message, subject.setting.fmt)
+    return found if found is not None and Repeated(again, third).repeats(subject.setting.fmt) else Outcome()
 
 
 def _returned(subject: Subject, columns: int) -> Outcome:
     """Checks that the output has memory of its own, and that a later call on other data leaves it unchanged."""
-    fmt, function = subject.setting.fmt, subject.variant.function
-    kept = place(ordinary_rows(_ROWS, columns, fmt, subject.setting.seed), fmt, PACKED, subject.device)
+    fmt, kept = subject.setting.fmt, _placed(subject, _ROWS, columns)
+    call_here = partial(call_on_device, subject.variant.function, operation=subject.setting.operation)
     with nan_filled():
-        first = call_on_device(function, kept, subject.setting.operation)
+        first = call_here(kept)
     if first.output is None:
         return stopped(first)
-    before = to_bits(first.output, fmt)
-    storage = first.output.untyped_storage().data_ptr()
+    before, storage = to_bits(first.output, fmt), first.output.untyped_storage().data_ptr()
     if storage == kept.storage.untyped_storage().data_ptr():
-        return Outcome(violations=(_reuse("the output lies in the input's memory; expected memory of its own"),))
+        return _reuse("the output lies in the input's memory")
     for rows in (_ROWS, 1):
         # The same shape, for buffers kept by shape, and fewer rows, for a buffer kept for the largest input.
-        other = place(ordinary_rows(rows, columns, fmt, subject.setting.seed + 1), fmt, PACKED, subject.device)
         with nan_filled():
-            later = call_on_device(function, other, subject.setting.operation)
+            later = call_here(_placed(subject, rows, columns, again=1))
         if later.output is None:
             return stopped(later)
         message = f"an output changed when the variant was called again, on other data of shape [{rows}, {columns}]"
@@ -134,39 +99,22 @@ def _returned(subject: Subject, columns: int) -> Outcome:
         if changed is not None:
             return Outcome(violations=(changed,))
         if later.output.untyped_storage().data_ptr() == storage:
-            where = "an output lies in the memory of one that an earlier call returned and that is still in use"
-            return Outcome(violations=(_reuse(f"{where}; expected memory of its own"),))
+            return _reuse("an output lies in the memory of one that an earlier call returned and that is still in use")
     return Outcome()
 
 
-def _reuse(message: str) -> Violation:
-    return Violation(FindingKind.OUTPUT_REUSED, message)
+def _reuse(message: str) -> Outcome:
+    return Outcome(violations=(Violation(FindingKind.OUTPUT_REUSED, f"{message}; expected memory of its own"),))
 
 
-def _called(subject: Subject, way: _Way) -> Outcome:
-    fmt = subject.setting.fmt
-    bits = ordinary_rows(_ROWS, _COLUMNS, fmt, subject.setting.seed)
-    if way.layout.row_stride == 0:
-        bits[:] = bits[0]
-    with way.context() if way.is_made_there else nullcontext():
-        placed = place(bits, fmt, way.layout, subject.device)
-        placed.view.requires_grad_(way.needs_gradient)
-    if not way.is_leaf:
-        made = placed.view.clone()
-        placed = Placed(made, made.detach().view(-1), fmt)
-    with nan_filled(), way.context():
+def _called(way: str, subject: Subject) -> Outcome:
+    """Calls on an input that another operation made without gradients, as in a model, or that the caller holds no more."""
+    placed = _placed(subject, _ROWS, _COLUMNS)
+    if way == _IN_A_MODEL:
+        made = placed.view.requires_grad_().clone()
+        placed = replace(placed, view=made, storage=made.detach().view(-1))
+    with nan_filled(), torch.no_grad() if way == _IN_A_MODEL else held_by_nobody():
         returned = call_on_device(subject.variant.function, placed, subject.setting.operation)
-    if returned.output is None and way.needs_gradient and not returned.fatal:
-        # Gradients are not promised: torch's own functions refuse such an input when they write into an `out`.
-        return Outcome(skipped="input that requires a gradient: the variant refuses it, and nothing promises it")
     if returned.output is None:
         return stopped(returned)
-    changed = only(returned.violations, FindingKind.INPUT_MODIFIED, FindingKind.OUT_OF_BOUNDS_WRITE)
-    if changed or not way.is_made_there:
-        return Outcome(violations=changed)
-    output, of_library = to_bits(returned.output, fmt), returned.of_cpu_library
-    wrong = judge_call(subject.variant, bits, output, fmt, subject.device, of_cpu_library=of_library).violations
-    return Outcome(violations=prefixed(wrong, "with an input made in torch.inference_mode()"))
-
-
-PROBE = InputUntouched()
+    return Outcome(violations=only(returned.violations, *_CHANGED))

@@ -15,9 +15,9 @@ import numpy as np
 from oracles.formats import decode, format_of
 from softcheck.calling.call import Called
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.bands import CANARIES, ORDINARY, call_in_bands, on_host
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import Repeated, ordinary_rows, prefixed, unlike
+from softcheck.probes.memory.bands import CANARIES, ORDINARY, call_in_bands, on_host
 from softcheck.probes.outcome import Outcome
 
 _READ = (

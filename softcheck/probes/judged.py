@@ -1,13 +1,15 @@
 """Calls together with the judgement of their outputs, which is made on the device as far as that is quicker."""
 
-from collections.abc import Callable, Sequence
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
 
-from oracles.formats import Bits, Format
+from oracles.formats import Bits, Format, format_of
 from softcheck.calling.call import (
     Launched,
     all_to_bits,
@@ -24,12 +26,19 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.judge.by_contract import by_contract, judge_call, judge_in_place
 from softcheck.judge.measurement import Measurement
-from softcheck.probes.arrivals import ECHO_BYTES, MOST, Arrivals, Echo, Flags
+from softcheck.judge.tensors import passing
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import Attempt, diagnose
 from softcheck.probes.helpers import only, prefixed
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
+
+MOST = 32
+"""Most calls that are judged together: larger groups would save few waits."""
+
+ECHO_BYTES = 1 << 15
+"""Bytes of an output up to which it is copied to the host as a whole. Checking it there takes less time than many
+kernels on a device, each of which waits for its turn among other processes' kernels."""
 
 _MOST_NUMBERS = 2**21
 """Numbers of the outputs of heads of which a finding is told without a look at the others."""
@@ -72,45 +81,18 @@ class _Made:
     layout: Layout
     launched: Launched
     seconds: float
+    flags: torch.Tensor | None = None
+    """Bool [2] on the device of an answer that is looked at there: the input is unchanged; all rows surely keep their bounds."""
 
-    @property
-    def has_output(self) -> bool:
-        return self.launched.output is not None
-
-    def judged(self, violations: tuple[Violation, ...], *, fatal: bool) -> Judged:
-        return Judged(self.launched.output, violations, fatal, self.seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class _Observed:
-    """Knowledge of a call once its group is done."""
-
-    flags: Flags | None = None
-    """None if nothing arrived."""
-    modified: tuple[Violation, ...] = ()
-    """Changes of the input, if its contents are on the host."""
-    output: Bits | None = None
-    """The output, if it is on the host and has to be judged."""
-
-    @property
-    def is_unchanged(self) -> bool:
-        return self.flags is not None and self.flags.unchanged
-
-    @property
-    def passes(self) -> bool:
-        return self.flags is not None and self.flags.passes
-
-    @property
-    def is_unread(self) -> bool:
-        return not self.passes and self.output is None
+    def judged(self, violations: tuple[Violation, ...]) -> Judged:
+        return Judged(self.launched.output, violations, self.launched.fatal, self.seconds)
 
 
 class Calls:
     """Calls in NaN-poisoned memory, made one after the other and judged in groups of up to ``most``.
 
-    Within a group nothing waits for the device. Small outputs and the contents of their inputs are copied to the host,
-    and checked there when the whole group is done. For a large output the device computes whether the input is
-    unchanged, and whether all rows pass the screen. The output is copied to the host only if that does not suffice.
+    Within a group nothing waits for the device. For a large output the device computes whether the input is unchanged, and whether
+    all rows pass the screen; small ones are copied to the host together when the whole group is done, and checked there.
 
     A group of one is waited for before its output is looked at. Outputs of larger groups are copied on the caller's
     stream right after the call, so that the next call may write to the same memory.
@@ -127,7 +109,7 @@ class Calls:
         """True if a screen is quicker than the numpy judge: on a GPU, and of heads everywhere."""
         self._echo_bytes = 0 if subject.setting.on_gpu and of_heads else ECHO_BYTES
         """Bytes up to which the host looks at an output, but where a GPU is quicker even with the smallest."""
-        self._arrivals = Arrivals(subject.device)
+        self._arrived = _arrived(subject.device.type)
         self._made: list[_Made] = []
         self._crash: Violation | None = None
         """Set once the device is lost, whichever call lost it."""
@@ -158,16 +140,14 @@ class Calls:
             if any(violation.kind is FindingKind.CRASH for violation in launched.broken):
                 self._crash = launched.broken[0]
                 return seconds
-            # The storage of packed rows holds nothing else.
-            is_packed = placed.storage.numel() == bits.size and placed.view.is_contiguous()
-            is_small = launched.output is not None and max(bits.nbytes, launched.output.nbytes) <= self._echo_bytes
-            if launched.output is not None and is_small and is_packed:
-                self._arrivals.send_echo(len(self._made) - 1, launched.output.detach(), placed.storage)
-                return seconds
-            self._arrivals.send(len(self._made) - 1, self._flags(launched))
-            if launched.output is not None and self._most > 1:
-                kept = replace(launched, output=launched.output.detach().clone())
-                self._made[-1] = _Made(size, bits, layout, kept, seconds)
+            if launched.output is not None:
+                flags = self._flags(launched, bits)
+                if self._most > 1:
+                    launched = replace(launched, output=launched.output.detach().clone())
+                self._made[-1] = _Made(size, bits, layout, launched, seconds, flags)
+            if self._most > 1:
+                # Behind all work on the current stream, so that it is known which calls were done when the device was lost.
+                self._arrived[len(self._made) - 1].copy_(_mark(device), non_blocking=True)
         except RuntimeError as error:
             # The error of an earlier call shows at the next request to the device.
             violation, is_lost = raised(error, device)
@@ -176,11 +156,23 @@ class Calls:
             self._crash = violation
         return seconds
 
+    def _flags(self, launched: Launched, bits: Bits) -> torch.Tensor | None:
+        """Returns the flags of an answer that is looked at on the device; None for a small one."""
+        placed, output = launched.placed, launched.output
+        assert output is not None
+        # The storage of packed rows holds nothing else.
+        is_packed = placed.storage.numel() == bits.size and placed.view.is_contiguous()
+        if is_packed and max(bits.nbytes, output.nbytes) <= self._echo_bytes:
+            return None
+        unchanged = launched.unchanged()
+        passes = self._passing(placed.view, output).all() if self._screens else torch.zeros_like(unchanged)
+        return torch.stack([unchanged, passes])
+
     def settle(self) -> list[tuple[int, Judged]]:
         """Returns each call made since the last time, by size and in order, with its violations.
 
-        If the device is lost, the list ends with the call that lost it. Of earlier calls only the results that had
-        arrived on the host are known, so calls whose large outputs were still to be judged are not in the list.
+        If the device is lost, the list ends with the call that lost it, and has none of the calls of its group whose outputs were
+        still to be judged.
         """
         made, self._made = self._made, []
         crash, self._crash = self._crash, None
@@ -191,72 +183,59 @@ class Calls:
                 crash, is_lost = raised(error, self._subject.device)
                 if not is_lost:
                     raise
-        seen = [self._look_at(*each) for each in zip(made, self._arrivals.take(len(made)), strict=True)]
-        return self._settled(made, seen) if crash is None else self._until_crash(made, seen, crash)
+        arrived = self._arrived[: len(made)].flatten().tolist()
+        self._arrived.zero_()
+        if crash is None:
+            return self._settled(made)
+        # The first call of which nothing arrived lost the device, or the last one, by work on another stream.
+        place = arrived.index(0) if 0 in arrived else len(made) - 1
+        unanswered = [one for one in made[:place] if one.launched.output is None]
+        before = [(one.size, one.judged((*one.launched.broken, *one.launched.changed))) for one in unanswered]
+        lost = made[place]
+        violations = (crash, *lost.launched.changed)
+        return [*before, (lost.size, Judged(None, violations, fatal=True, seconds=lost.seconds))]
 
-    def _look_at(self, made: _Made, arrived: Flags | Echo | None) -> _Observed:
-        if arrived is None:
-            return _Observed()
-        if isinstance(arrived, Flags):
-            return _Observed(arrived)
-        setting, placed = self._subject.setting, made.launched.placed
-        modified = modifications(made.bits.ravel(), to_bits(arrived.storage, setting.fmt), placed)
-        x = to_tensor(made.bits, setting.fmt, torch.device("cpu"))
-        passes = self._screens and bool(self._passing(x, arrived.output).all())
-        output = None if passes else to_bits(arrived.output, setting.fmt)
-        return _Observed(Flags(unchanged=not modified, passes=passes), modified, output)
+    def _settled(self, made: Sequence[_Made]) -> list[tuple[int, Judged]]:
+        fmt = self._subject.setting.fmt
+        on_device = [one for one in made if one.flags is not None]
+        small = [one for one in made if one.flags is None and one.launched.output is not None]
+        flags = [one.flags for one in on_device if one.flags is not None]
+        looked_at = dict(zip(map(id, on_device), torch.stack(flags).tolist() if flags else [], strict=True))
+        # A transfer waits for the device: those of all calls are made in one.
+        unread = [*small, *(one for one in on_device if not looked_at[id(one)][1])]
+        outputs = all_to_bits([one.launched.output for one in unread if one.launched.output is not None], fmt)
+        read = dict(zip(map(id, unread), outputs, strict=True))
+        stored = dict(
+            zip(map(id, small), all_to_bits([one.launched.placed.storage for one in small], fmt), strict=True)
+        )
+        return [(one.size, self._looked_at(one, looked_at.get(id(one)), stored, read)) for one in made]
 
-    def _flags(self, launched: Launched) -> torch.Tensor:
-        """Returns bool of shape [2] on the device: the input is unchanged; all rows of the output pass the screen."""
-        x, output = launched.placed.view, launched.output
-        if output is None:
-            return torch.zeros(2, dtype=torch.bool, device=x.device)
-        unchanged = launched.unchanged()
-        passes = self._passing(x, output).all() if self._screens else torch.zeros_like(unchanged)
-        return torch.stack([unchanged, passes])
+    def _looked_at(
+        self, one: _Made, flags: list[bool] | None, stored: Mapping[int, Bits], read: Mapping[int, Bits]
+    ) -> Judged:
+        """Returns a call's judgement by its flags, and by its storage and its output if these were read."""
+        found: tuple[Violation, ...] = ()
+        if id(one) in stored:
+            found = modifications(one.bits.ravel(), stored[id(one)], one.launched.placed)
+        elif flags is not None and not flags[0]:
+            found = one.launched.modified()
+        violations = (*found, *one.launched.broken, *one.launched.changed)
+        if id(one) in read and not (id(one) in stored and self._passes_here(one, read[id(one)])):
+            violations += self._wrong(one, read[id(one)])
+        return one.judged(violations)
+
+    def _passes_here(self, one: _Made, output: Bits) -> bool:
+        """True if a screen on the host passes all rows of a small output."""
+        fmt, host = self._subject.setting.fmt, torch.device("cpu")
+        return self._screens and bool(
+            self._passing(to_tensor(one.bits, fmt, host), to_tensor(output, format_of(output, fmt), host)).all()
+        )
 
     def _passing(self, x: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
         """Returns the rows that the screen passes, bool [rows]."""
         setting = self._subject.setting
-        return setting.operation.passing(x, output, setting.fmt, setting.declaration.fully_masked)
-
-    def _settled(self, made: Sequence[_Made], seen: Sequence[_Observed]) -> list[tuple[int, Judged]]:
-        unread = [
-            one.launched.output for one, what in zip(made, seen, strict=True) if one.has_output and what.is_unread
-        ]
-        read = iter(all_to_bits([output for output in unread if output is not None], self._subject.setting.fmt))
-        settled = []
-        for one, what in zip(made, seen, strict=True):
-            violations = (*one.launched.broken, *one.launched.changed)
-            if one.launched.output is not None:
-                modified = what.modified if what.is_unchanged or what.modified else one.launched.modified()
-                wrong: tuple[Violation, ...] = ()
-                if not what.passes:
-                    wrong = self._wrong(one, one.launched.output, next(read) if what.output is None else what.output)
-                violations = (*modified, *violations, *wrong)
-            settled.append((one.size, one.judged(violations, fatal=one.launched.fatal)))
-        return settled
-
-    def _until_crash(
-        self, made: Sequence[_Made], seen: Sequence[_Observed], crash: Violation
-    ) -> list[tuple[int, Judged]]:
-        """Returns the results up to the crash. The first call of which nothing arrived lost the device.
-
-        If the results of all calls arrived, the last call lost the device, by work on another stream.
-        """
-        lost = next((index for index, what in enumerate(seen) if what.flags is None), len(made) - 1)
-        settled = []
-        for one, what in zip(made[:lost], seen, strict=False):
-            violations = (*what.modified, *one.launched.broken, *one.launched.changed)
-            if what.output is not None:
-                # No diagnosis is made, since it would need the device.
-                violations += self._judge(one, what.output).violations
-            elif one.has_output and not (what.is_unchanged and what.passes):
-                continue
-            settled.append((one.size, Judged(None, violations, fatal=False, seconds=one.seconds)))
-        culprit = made[lost]
-        violations = (crash, *culprit.launched.changed)
-        return [*settled, (culprit.size, Judged(None, violations, fatal=True, seconds=culprit.seconds))]
+        masked = setting.declaration.fully_masked
+        return passing(x, output, setting.fmt, operation=setting.operation, fully_masked=masked)
 
     def _judge(self, made: _Made, output: Bits, rows: Any = slice(None)) -> Measurement:
         """Judges all rows of a call, or those that an index chooses."""
@@ -266,23 +245,23 @@ class Calls:
             subject.variant, made.bits[rows], output[rows], fmt, subject.device, of_cpu_library=of_library
         )
 
-    def _others_pass(self, made: _Made, output: torch.Tensor, output_bits: Bits) -> bool:
+    def _others_pass(self, made: _Made, output_bits: Bits) -> bool:
         """True if the judge passes the rows that the screen does not pass, and these are few.
 
         A screen may pass no row with NaN or +inf, and the judge need not read all other rows for one of these.
         """
         if not self._screens:
             return False
-        others = ~self._passing(made.launched.placed.view, output).cpu().numpy()
+        assert made.launched.output is not None
+        others = ~self._passing(made.launched.placed.view, made.launched.output).cpu().numpy()
         is_few = int(others.sum()) * made.bits.shape[1] <= _MANY_ELEMENTS and 2 * int(others.sum()) < len(others)
         return is_few and not self._judge(made, output_bits, others).violations
 
-    def _wrong(self, made: _Made, output: torch.Tensor, output_bits: Bits) -> tuple[Violation, ...]:
+    def _wrong(self, made: _Made, output_bits: Bits) -> tuple[Violation, ...]:
         """Returns the judge's violations for an output that the screen does not pass."""
-        setting, bits = self._subject.setting, made.bits
-        if bits.nbytes > self._echo_bytes and self._others_pass(made, output, output_bits):
+        setting, bits, output = self._subject.setting, made.bits, made.launched.output
+        if output is None or (bits.nbytes > self._echo_bytes and self._others_pass(made, output_bits)):
             return ()
-
         # A finding needs a few of many wrong heads, and each judgement of all of them may take a minute.
         few = max(1, _MOST_NUMBERS // max(1, output_bits[:1].size))
         has_more = setting.operation.parts is not None and len(bits) > few
@@ -306,29 +285,32 @@ class Calls:
         if of_few is not None:
             measured = of_few
         elif setting.on_gpu and bits.size > _MANY_ELEMENTS:
-            # Imports Triton.
-            from softcheck.judge.device.trust import DistrustedError
-
-            try:
-                measured = by_contract(
-                    self._subject.variant,
-                    setting.fmt,
-                    (bits.shape[0], bits.shape[1]),
-                    self._subject.device,
-                    lambda arithmetic: judge_in_place(
-                        self._subject.variant,
-                        made.launched.placed.view.contiguous(),
-                        output.contiguous(),
-                        setting.fmt,
-                        arithmetic,
-                    ),
-                )
-            except DistrustedError:
-                # The numpy judge is slower and as right. The distrust itself is reported beside the exhaustive pairs.
-                measured = judge_bits(output_bits)
+            variant, x = self._subject.variant, made.launched.placed.view.contiguous()
+            measured = by_contract(
+                variant,
+                setting.fmt,
+                (bits.shape[0], bits.shape[1]),
+                self._subject.device,
+                lambda arithmetic: judge_in_place(variant, x, output.contiguous(), setting.fmt, arithmetic),
+            )
         else:
             measured = judge_bits(output_bits)
         return diagnose(attempt, measured).violations
+
+
+@cache
+def _arrived(device_type: str) -> torch.Tensor:
+    """Pinned memory for a mark of each call of a group, uint8 [MOST, 1], since copies to other memory are synchronous."""
+    found = torch.zeros(MOST, 1, dtype=torch.uint8, pin_memory=device_type == "cuda")
+    # It is never freed, not even at exit. When pinned memory is freed, torch asks the device whether its copies are done, and
+    # aborts the process if that device is lost.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(found))
+    return found
+
+
+@cache
+def _mark(device: torch.device) -> torch.Tensor:
+    return torch.ones(1, dtype=torch.uint8, device=device)
 
 
 def judged(subject: Subject, bits: Bits, function: Callable[[torch.Tensor], Any] | None = None) -> Judged:

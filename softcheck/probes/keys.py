@@ -5,7 +5,7 @@ whatever stands in keys and values that it does not see: NaN and infinities too,
 whatever sinks other heads have.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -62,7 +62,6 @@ class _Keys(Probe):
         if not isinstance(subject.variant.function, Adapted):
             return Outcome(skipped="the variant is called on the matrix itself, whose keys nobody can exchange")
         bits = _rows(subject.setting)
-        # The first call finds how the function is called.
         before = Repeated(partial(call_on, subject, bits))
         if before.first.output is None:
             return stopped(before.first)
@@ -106,15 +105,9 @@ def _on(subject: Subject, change: Change) -> Adapted:
 
 def _given(subject: Subject, other: Callable[[str, Any, int], Any]) -> Adapted:
     """Returns the variant for other operands, made from an operand's name, the operand, and the number of rows."""
-    function, operation = subject.variant.function, subject.variant.operation
+    function = subject.variant.function
     assert isinstance(function, Adapted)
-    assert operation.arguments is not None
-    make = operation.arguments.make
-
-    def made(x: torch.Tensor, names: frozenset[str]) -> Mapping[str, Any]:
-        return {name: other(name, operand, x.shape[0]) for name, operand in make(x, names).items()}
-
-    return function.with_operation(operation.making(made))
+    return function.changing(lambda x, given: {name: other(name, each, len(x)) for name, each in given.items()})
 
 
 def _in_order(subject: Subject, bits: Bits, before: Bits, name: str) -> Outcome:

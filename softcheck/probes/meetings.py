@@ -77,6 +77,8 @@ BUDGETS: Mapping[Effort, Budget] = {
     "thorough": Budget(calls=1500, interpreted_heads=480, compilations=480, torch_compilations=64),
 }
 """Budgets by effort. A normal one has as many calls as every two values need, and for some of the threes."""
+_OF_PAIRS = 1.25
+"""Calls for each pair of values of the two longest axes, so that all other pairs find a place in them."""
 _HALVINGS = 8
 """Calls that look for the least size at which a meeting fails."""
 _OF_DIMENSIONS = (".dim()", ".ndim", "shape[:-1]", "reshape(-1", "view(-1", "flatten(")
@@ -100,8 +102,8 @@ class Meetings(Probe):
 
     def __init__(self, only: Sequence[str] = ()) -> None:
         self._only = frozenset(only)
-        self._planned: tuple[object, list[Way]] | None = None
-        """The last plan, whose parts are trials one after the other."""
+        self._planned: tuple[object, list[Way], str | None] | None = None
+        """The last plan, whose parts are trials one after the other, and what it leaves out."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
         """Returns the parts of a plan, or the one way that is asked for."""
@@ -117,16 +119,36 @@ class Meetings(Probe):
         if isinstance(space, Outcome):
             is_told = space.violations and isinstance(trial.parameters, tuple) and trial.parameters[0]
             return Outcome() if is_told else space
-        axes = tuple(
-            axis for axis in space.axes if not self._only or axis.name in self._only or self._is_of_operand(axis.name)
-        )
         if not isinstance(trial.parameters, tuple):
             attempts = Attempts(space, trial.parameters)
             return _of_one(space, attempts, Way.parse(trial.label.removeprefix("plain"), space.axes))
         number, seed = trial.parameters
-        setting = subject.setting
+        plain, attempts = Way(((VALUES, str(_PLAIN_NUMBERS + number)),)), Attempts(space, seed)
+        ways, left_out = self._plan(space, seed)
+        outcome = _Part(space, attempts, plain).of(ways[number::_PARTS])
+        return msgspec.structs.replace(
+            outcome, varied=tuple(sorted(attempts.varied)), note=next(iter(attempts.notes), space.note or left_out)
+        )
+
+    def calls(self, subject: Subject, trials: Sequence[Trial]) -> Sequence[str]:
+        """Returns the ways of the plan, and what it leaves out."""
+        if not trials or subject.setting.axis is not None:
+            return super().calls(subject, trials)
+        space = _space_of(subject)
+        if isinstance(space, Outcome):
+            return ["none: a plain call has no answer"]
+        ways, left_out = self._plan(space, trials[0].parameters[1])
+        return [*(str(way) or "plain" for way in ways), *filter(None, [left_out])]
+
+    def _plan(self, space: WaySpace, seed: int) -> tuple[list[Way], str | None]:
+        """Returns the ways of a plan, and words for what it leaves out."""
+        setting = space.subject.setting
+        axes = tuple(a for a in space.axes if not self._only or a.name in self._only or self._is_of_operand(a.name))
         budget = BUDGETS[setting.effort]
-        calls = budget.interpreted_heads if setting.has_heads and not setting.on_gpu else budget.calls
+        calls = budget.interpreted_heads
+        if setting.on_gpu or not setting.has_heads:
+            first, second = sorted((len(axis.values) for axis in axes), reverse=True)[:2]
+            calls = max(budget.calls, int(_OF_PAIRS * first * second) if setting.effort != "quick" else 0)
         compilations = budget.compilations if setting.on_gpu else None
         compilations = budget.torch_compilations if space.is_compiled_by_torch else compilations
         key = axes, calls, seed, space.source.digest
@@ -135,12 +157,10 @@ class Meetings(Probe):
             names = {axis.name for axis in axes}
             fits = (way for way in space.always if names.issuperset(name for name, _ in way.values))
             always = [] if setting.quick else [*fits]
-            self._planned = key, [*always, *plan.ways(calls - len(always))]
-        plain, attempts = Way(((VALUES, str(_PLAIN_NUMBERS + number)),)), Attempts(space, seed)
-        outcome = _Part(space, attempts, plain).of(self._planned[1][number::_PARTS])
-        return msgspec.structs.replace(
-            outcome, varied=tuple(sorted(attempts.varied)), note=next(iter(attempts.notes), space.note)
-        )
+            ways = [*always, *plan.ways(calls - len(always))]
+            left_out = plan.left_out()
+            self._planned = key, ways, left_out and f"of {len(ways)} calls, {left_out}"
+        return self._planned[1:]
 
     def _is_of_operand(self, axis: str) -> bool:
         return OPERAND in self._only and axis.startswith(OPERAND)
@@ -437,7 +457,7 @@ def _carried(subject: Subject, bits: Bits) -> WaySpace | Outcome:
     if operation.operand_gradients is not None:
         if not isinstance(function, Adapted) or operation.arguments is None:
             return not_asked(subject, FindingKind.WRONG_GRADIENT, "the variant is called on the matrix itself")
-        function, _ = with_leaves(function, operation, OPERANDS)
+        function, _ = with_leaves(function, OPERANDS)
     else:
         placed.view.requires_grad_()
     with answers.kept() as whole:

@@ -1,12 +1,13 @@
 """Layouts of a call's operands: of one while the others are packed, and of queries, keys and values together."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import torch
 
 from softcheck.operations.operation import Operation, without_layout
+from softcheck.probes.space import strides
 
 HEADS_DIMS = 4
 """Dimensions of heads, [batch, heads, length, head_dim], and of their masks."""
@@ -14,98 +15,42 @@ MASKS = frozenset({"mask", "keep", "bias"})
 TOGETHER = "heads"
 """Stands for queries, keys and values where they are laid out together."""
 
-Move = Callable[[torch.Tensor], torch.Tensor | None]
-"""Returns an operand with the same values in another layout; None if it has too few dimensions."""
-
 Lay = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
 """Returns all operands of a call by name, laid out otherwise; None if they can't be."""
 
-
-def _as(strided: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    strided.copy_(values)
-    return strided
-
-
-def _unwritten(values: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Memory for an operand of this shape whose contents would show: NaN, the largest integer, or true."""
-    if values.is_floating_point():
-        return values.new_full(shape, float("nan"))
-    return values.new_full(shape, True if values.dtype == torch.bool else torch.iinfo(values.dtype).max)
-
-
-def _beside(values: torch.Tensor, more: int) -> torch.Tensor:
-    """The operand as the first columns of one with so many more."""
-    *leading, last = values.shape
-    return _as(_unwritten(values, (*leading, last + more))[..., :last], values)
-
-
-def _padded(values: torch.Tensor) -> torch.Tensor | None:
-    if values.dim() < 2:
-        return None
-    return _beside(values, 8)
-
-
-def _first_half(values: torch.Tensor) -> torch.Tensor:
-    """The operand as the first columns of one with twice as many: its rows are as far apart as those of every second column."""
-    return _beside(values, values.shape[-1])
-
-
-def _begun_later(values: torch.Tensor) -> torch.Tensor | None:
-    return _as(_unwritten(values, (values.numel() + 1,))[1:].view(values.shape), values)
-
-
-def _exchanged(values: torch.Tensor, first: int, second: int) -> torch.Tensor | None:
-    """The operand with two of its dimensions exchanged in memory."""
-    if values.dim() < -min(first, second):
-        return None
-    return values.transpose(first, second).contiguous().transpose(first, second)
-
-
-def _with_gaps(values: torch.Tensor) -> torch.Tensor | None:
-    """The operand as the first part of one with more rows, heads and batches, so that no stride is another's multiple by size."""
-    if values.dim() < 3:
-        return None
-    *leading, last = values.shape
-    wider = _unwritten(values, [*(size + 1 for size in leading), last])
-    return _as(wider[tuple(slice(size) for size in leading)], values)
-
-
-def _transposed(values: torch.Tensor) -> torch.Tensor | None:
-    """The operand with its last two dimensions exchanged in memory."""
-    return _exchanged(values, -1, -2)
-
-
-def _every_second(values: torch.Tensor) -> torch.Tensor | None:
-    """The operand as every second column of a wider one; None for heads."""
-    if values.dim() > 2:
-        return None
-    *leading, last = values.shape
-    return _as(_unwritten(values, (*leading, 2 * last))[..., ::2], values)
-
-
-LAYOUTS: Mapping[str, Move] = {
-    "transposed": lambda values: _transposed(values) if values.dim() == 2 else None,
-    "heads-inside": lambda values: _exchanged(values, -2, -3),
-    "with-gaps": _with_gaps,
-    "padded": _padded,
-    "every-second": _every_second,
+_ANY, _MATRICES, _STACKS = range(1, HEADS_DIMS + 1), range(2, 3), range(3, HEADS_DIMS + 1)
+_LAYOUTS: Mapping[str, tuple[range, strides.Strides]] = {
+    "transposed": (_MATRICES, lambda shape: strides.exchanged(shape, -2, -1)),
+    "heads-inside": (_STACKS, lambda shape: strides.exchanged(shape, -3, -2)),
+    # No stride is another's multiple by size.
+    "with-gaps": (_STACKS, lambda shape: strides.dense([*(size + 1 for size in shape[:-1]), shape[-1]])),
+    "padded": (range(2, HEADS_DIMS + 1), lambda shape: strides.dense(shape, gaps={len(shape) - 1: 8})),
+    "every-second": (range(1, 3), lambda shape: strides.dense(shape, step=2)),
+    "offset": (_ANY, strides.dense),
+    # Rows are as far apart as those of every second column.
+    "first-half": (_MATRICES, lambda shape: strides.dense(shape, gaps={len(shape) - 1: shape[-1]})),
 }
-"""Layouts of an operand that is not packed. The last dimension of a head is contiguous, as flash-attention demands it."""
-
-_PACKED: Mapping[str, Move] = {"offset": _begun_later}
-"""Layouts of a packed operand."""
-_OTHERS: Mapping[str, Move] = {"first-half": lambda values: _first_half(values) if values.dim() == 2 else None}
-"""Layouts that tell something beside another operand's: rows are equally far apart, and columns are not."""
+"""Layouts of one operand, and the numbers of dimensions that have them. The last dimension of a head is contiguous, as
+flash-attention demands it."""
 
 
-def moves_of(name: str, dimensions: int, *, is_strided: bool) -> Mapping[str, Move]:
+def moved(values: torch.Tensor, name: str) -> torch.Tensor:
+    """Returns an operand in such a layout, in memory whose contents would show: NaN, the largest integer, or true."""
+    found, offset = _LAYOUTS[name][1](values.shape), int(name == "offset")
+    extent = 1 + offset + sum((size - 1) * step for size, step in zip(values.shape, found, strict=True))
+    unwritten = float("nan") if values.is_floating_point() else True
+    if not values.is_floating_point() and values.dtype != torch.bool:
+        unwritten = torch.iinfo(values.dtype).max
+    return values.new_full((max(extent, 0),), unwritten).as_strided(values.shape, found, offset).copy_(values)
+
+
+def moves_of(name: str, dimensions: int, *, is_strided: bool) -> tuple[str, ...]:
     """Returns the layouts that an operand of this name and so many dimensions can have beside the packed one."""
-    moves = {**_PACKED, **LAYOUTS, **_OTHERS} if is_strided else dict(_PACKED)
-    if is_strided and without_layout(name) in MASKS:
+    found = [each for each, (counts, _) in _LAYOUTS.items() if dimensions in counts]
+    if without_layout(name) in MASKS and dimensions > 1:
         # The last dimension of a head is contiguous, and that of its mask need not be.
-        moves["transposed"] = _transposed
-    plain = torch.zeros((2,) * dimensions)
-    return {each: move for each, move in moves.items() if move(plain) is not None}
+        found = list(dict.fromkeys(["transposed", *found]))
+    return tuple(found) if is_strided else ("offset",)
 
 
 def layouts_of_operands(operation: Operation, names: Iterable[str], *, is_strided: bool) -> dict[str, tuple[str, ...]]:
@@ -120,7 +65,7 @@ def layouts_of_operands(operation: Operation, names: Iterable[str], *, is_stride
     for name in sorted(names):
         own = dims.get(without_layout(name), ())
         if "rows" in own:
-            found[name] = (*moves_of(name, HEADS_DIMS if is_of_heads else len(own), is_strided=is_strided),)
+            found[name] = moves_of(name, HEADS_DIMS if is_of_heads else len(own), is_strided=is_strided)
     return {**found, TOGETHER: (*HEADS,)} if is_of_heads and is_strided else found
 
 
@@ -130,11 +75,8 @@ def laid_out(given: Mapping[str, Any], moves: Mapping[str, str]) -> Mapping[str,
     for name, move in moves.items():
         if name == TOGETHER:
             found = HEADS[move](found) or found
-        elif name in given:
-            own = given[name]
-            moves_here = moves_of(name, own.dim(), is_strided=True)
-            moved = moves_here[move](own) if move in moves_here else None
-            found = found if moved is None else {**found, name: moved}
+        elif name in given and move in moves_of(name, given[name].dim(), is_strided=True):
+            found = {**found, name: moved(given[name], move)}
     return found
 
 
@@ -144,12 +86,6 @@ def packed_all(given: Mapping[str, Any]) -> Mapping[str, Any]:
         name: each.contiguous() if isinstance(each, torch.Tensor) and name != "x" else each
         for name, each in given.items()
     }
-
-
-def with_one(moved: str, move: Move, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Returns operands of which one is moved, and all others are packed; None if it can't be moved."""
-    found = move(given[moved])
-    return None if found is None else {**packed_all(given), moved: found}
 
 
 def _projected(given: Mapping[str, Any], *, fused: bool) -> Mapping[str, Any] | None:

@@ -1,11 +1,10 @@
 """The regimes of a variant: shapes on which its calls take the same path, as exploration finds them."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from softcheck.probes.outcome import SeenRegime
 from softcheck.probes.shape_plan import ROW_COUNTS, WIDTHS_OF_MODELS, Shape, Space
 from softcheck.probes.shape_predicate import EVERYWHERE, shapes_where
 from softcheck.variants.exploration import explore
-from softcheck.variants.signatures import CallPath, Launch
+from softcheck.variants.signatures import CallPath, GridSize, Launch, LaunchConstant, Rule, rules_of
 from softcheck.variants.source import Source
 
 _SECONDS, _LEAST_SHARE = 1.0, 0.2
@@ -23,6 +22,10 @@ _LEAST_TILE = 16
 _MOST_MODULUS, _MOST_RESIDUES = 32, 100
 _MOST_MODULI = 12
 _MOST_MULTIPLE = 7
+
+
+_OF_ITS_OWN = GridSize(None)
+"""A grid that follows no size, and varies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Regime:
     """Names of the paths of its shapes: several, where a constant equals a size by chance."""
     where: Where
     """A predicate that holds for these of all explored shapes."""
+    programs: float
+    """Programs of a call for each of its rows, as many as the largest share of an explored call, and at most 1."""
 
     def seen(self) -> SeenRegime:
         """The regime in a form that travels between processes."""
@@ -48,17 +53,6 @@ class Regime:
             paths=tuple(sorted(self.paths)),
             narrowest=self.shapes[0],
         )
-
-    def programs(self, shape: Shape) -> int | None:
-        """The programs that a call on this shape launches; None if that is not known."""
-        found = 0
-        for launch in self.launches:
-            constants = {constant.name: constant.value_at(shape) for constant in launch.constants}
-            sizes = [size.value_at(shape, constants) for size in launch.grid]
-            if not sizes or None in sizes:
-                return None
-            found += math.prod(size for size in sizes if size is not None)
-        return found or None
 
     @property
     def tile(self) -> int | None:
@@ -124,78 +118,57 @@ def _coupled(source: Source, space: Space) -> list[Shape]:
 
 
 def _regimes(found: Mapping[Shape, CallPath]) -> list[Regime]:
-    alike: dict[tuple[object, ...], list[Shape]] = defaultdict(list)
-    for shape, path in found.items():
-        alike[path.key].append(shape)
-    groups = _without_coincidences([_modelled([(s, found[s]) for s in shapes]) for shapes in alike.values()])
+    """Groups shapes whose paths differ in no number but by chance: a number is of the rule that explains most calls."""
+    kinds = {shape: (_without_numbers(path), tuple[Rule, ...]()) for shape, path in found.items()}
+    rules = {shape: _rules(shape, path) for shape, path in found.items()}
+    for number in range(max(map(len, rules.values()), default=0)):
+        of_number = {shape: each[number] for shape, each in rules.items() if number < len(each)}
+        # Of the rules that give a number the first is the simplest.
+        explained = Counter((kinds[shape], each[0]) for shape, each in of_number.items())
+        unruled: dict[object, set[Rule]] = defaultdict(set)
+        for shape, each in of_number.items():
+            unruled[kinds[shape]] |= {each[0]} if len(each) == 1 and isinstance(each[0], GridSize) else set()
+        chosen = {}
+        for shape, each in of_number.items():
+            counts = [explained[kinds[shape], rule] for rule in each]
+            # A grid that follows no size, and varies, has no number.
+            is_varying = len(each) == 1 and len(unruled[kinds[shape]]) > 1
+            chosen[shape] = _OF_ITS_OWN if is_varying else each[counts.index(max(counts))]
+        kinds |= {shape: (kinds[shape][0], (*kinds[shape][1], rule)) for shape, rule in chosen.items()}
+    joined: dict[tuple[object, tuple[Rule, ...]], list[Shape]] = defaultdict(list)
+    for shape, kind in kinds.items():
+        joined[kind].append(shape)
     regimes = []
-    for group in groups:
-        shapes = sorted((shape for shape, _ in group), key=lambda shape: (shape.elements, shape))
-        path = group[0][1]
-        where = shapes_where(list(found), set(shapes)) if len(groups) > 1 else EVERYWHERE
-        paths = frozenset(path.name for _, path in group)
-        regimes.append(Regime(tuple(shapes), path.launches, path.operations, paths, where))
+    for (_, told), unsorted in joined.items():
+        shapes = sorted(unsorted, key=lambda shape: (shape.elements, shape))
+        path = found[shapes[0]]
+        where = shapes_where(list(found), set(shapes)) if len(joined) > 1 else EVERYWHERE
+        names = frozenset(found[shape].name for shape in shapes)
+        programs = min(1.0, max(_programs(found[shape]) / shape.rows for shape in shapes))
+        regimes.append(Regime(tuple(shapes), _told(path.launches, told), path.operations, names, where, programs))
     return sorted(regimes, key=lambda regime: regime.shapes[0].elements)
 
 
-_Group = list[tuple[Shape, CallPath]]
+def _programs(path: CallPath) -> int:
+    return sum(math.prod(size.value or 1 for size in launch.grid) for launch in path.launches)
 
 
-def _modelled(group: _Group) -> _Group:
-    """The group with a first path that stands for all: a grid that follows no size and varies has no number there."""
-    shape, path = group[0]
+def _without_numbers(path: CallPath) -> tuple[object, ...]:
     launches = tuple(
-        launch._replace(
-            grid=tuple(
-                size._replace(value=None)
-                if not size.of and len({other.launches[i].grid[k].value for _, other in group}) > 1
-                else size
-                for k, size in enumerate(launch.grid)
-            )
-        )
-        for i, launch in enumerate(path.launches)
+        (launch.kernel, tuple(c.name for c in launch.constants), len(launch.grid)) for launch in path.launches
     )
-    return [(shape, path._replace(launches=launches)), *group[1:]]
+    return launches, path.lines, path.branches, path.operations
 
 
-def _without_coincidences(groups: Sequence[_Group]) -> list[_Group]:
-    """Joins each member of a group whose constants equal a size by chance with a larger group that explains its values."""
-    kept: list[_Group] = []
-    for group in sorted(groups, key=len, reverse=True):
-        hosts = [
-            max((other for other in kept if _explains(other[0][1], *member)), key=_following, default=None)
-            for member in group
-        ]
-        if None in hosts:
-            kept.append(group)
-            continue
-        for host, member in zip(hosts, group, strict=True):
-            assert host is not None
-            host.append(member)
-    return kept
+def _rules(shape: Shape, path: CallPath) -> list[list[Rule]]:
+    return list(chain.from_iterable(rules_of(launch, shape) for launch in path.launches))
 
 
-def _following(group: _Group) -> int:
-    """The numbers of a group's launches that follow the input's size."""
-    launches = group[0][1].launches
-    return sum(bool(c.follows) for launch in launches for c in launch.constants) + sum(
-        bool(size.of) for launch in launches for size in launch.grid
-    )
-
-
-def _explains(model: CallPath, shape: Shape, path: CallPath) -> bool:
-    """True if a path of this shape is what the model's path would be for the shape."""
-    if len(model.launches) != len(path.launches) or model._replace(launches=()).key != path._replace(launches=()).key:
-        return False
-    return all(map(partial(_explains_launch, shape), model.launches, path.launches))
-
-
-def _explains_launch(shape: Shape, model: Launch, launch: Launch) -> bool:
-    constants = {c.name: c.value_at(shape) for c in model.constants}
-    found = {c.name: c.value for c in launch.constants}
-    if model.kernel != launch.kernel or constants != found or len(model.grid) != len(launch.grid):
-        return False
-    return all(
-        size.value_at(shape, constants) in {real.value, None}
-        for size, real in zip(model.grid, launch.grid, strict=True)
-    )
+def _told(launches: Sequence[Launch], rules: Sequence[Rule]) -> tuple[Launch, ...]:
+    """Returns launches with these rules in place of their numbers, each once."""
+    left, told = iter(rules), []
+    for launch in launches:
+        constants = tuple(rule for rule in islice(left, len(launch.constants)) if isinstance(rule, LaunchConstant))
+        grid = tuple(rule for rule in islice(left, len(launch.grid)) if isinstance(rule, GridSize))
+        told.append(launch._replace(constants=constants, grid=grid))
+    return tuple(dict.fromkeys(told))

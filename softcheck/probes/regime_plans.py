@@ -1,6 +1,6 @@
 """Plans of the trials of ``regimes``: which shapes are tried, in what order, and within which limits."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 
@@ -23,8 +23,8 @@ class PlannedShape:
     calls: int = 1
     is_first: bool = False
     """True for the first shapes of a regime, which have a budget of their own."""
-    programs: int | None = None
-    """The programs of a call, if that is known; else each row counts as one."""
+    programs: float = 1.0
+    """Programs of a call for each of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _in_regime(regime: Regime, p: Planning) -> Iterator[PlannedShape]:
 
     def planned(rows: int, columns: int) -> PlannedShape:
         shape = Shape(rows, columns)
-        return PlannedShape(shape, tile or p.space.tile_below(columns), programs=regime.programs(shape))
+        return PlannedShape(shape, tile or p.space.tile_below(columns), programs=regime.programs)
 
     def widened(shape: Shape) -> PlannedShape:
         """With as many rows as a call may hold, if the regime holds so many."""
@@ -106,15 +106,17 @@ def _in_regime(regime: Regime, p: Planning) -> Iterator[PlannedShape]:
             yield planned(*shape)
 
 
+def _at(p: Planning, shapes: Iterable[tuple[int, int]]) -> Iterator[PlannedShape]:
+    return (PlannedShape(Shape(*shape), p.space.tile_below(shape[1])) for shape in shapes)
+
+
 def _widths(p: Planning) -> Iterator[PlannedShape]:
     widths = [*islice(shape_plan.around_boundaries(p.space), 60), *p.space.representatives(p.rng)]
-    for columns in dict.fromkeys(widths):
-        yield PlannedShape(_free(columns, p.limits), p.space.tile_below(columns))
+    return _at(p, (_free(columns, p.limits) for columns in dict.fromkeys(widths)))
 
 
 def _tiles(p: Planning) -> Iterator[PlannedShape]:
-    for columns, tile in shape_plan.tiled(p.space, p.rng):
-        yield PlannedShape(_free(columns, p.limits), tile)
+    return (PlannedShape(_free(n, p.limits), tile) for n, tile in shape_plan.tiled(p.space, p.rng))
 
 
 def _single_rows(p: Planning) -> Iterator[PlannedShape]:
@@ -123,51 +125,28 @@ def _single_rows(p: Planning) -> Iterator[PlannedShape]:
     first = min(widths, key=lambda n: abs(n - 300))
     yield PlannedShape(Shape(1, first), p.space.tile_below(first), p.limits.calls)
     for rows in (1, 2, 3):
-        for columns in p.rng.permutation(widths).tolist():
-            yield PlannedShape(Shape(rows, columns), p.space.tile_below(columns), 8)
-
-
-def _rows(p: Planning) -> Iterator[PlannedShape]:
-    return (PlannedShape(shape, p.space.tile_below(shape.columns)) for shape in shape_plan.tall(p.space, p.rng))
-
-
-def _elements(p: Planning) -> Iterator[PlannedShape]:
-    return (
-        PlannedShape(shape, p.space.tile_below(shape.columns)) for shape in shape_plan.many_elements(p.space, p.rng)
-    )
-
-
-def _anywhere(p: Planning) -> Iterator[PlannedShape]:
-    return (PlannedShape(shape, p.space.tile_below(shape.columns)) for shape in shape_plan.anywhere(p.space, p.rng))
+        few = _at(p, ((rows, columns) for columns in p.rng.permutation(widths).tolist()))
+        yield from (replace(each, calls=8) for each in few)
 
 
 def _free(columns: int, limits: TrialLimits) -> Shape:
     return Shape(max(limits.least_rows, min(limits.rows, limits.most_batch // columns)), columns)
 
 
-PLANS: dict[str, Plan] = {
-    "regimes": _regimes,
-    "widths": _widths,
-    "tiles": _tiles,
-    "single-rows": _single_rows,
-    "rows": _rows,
-    "elements": _elements,
-    "anywhere": _anywhere,
-}
-
 EXPLORING = "regimes"
 """The trial that looks for regimes."""
 
-_SHARES = {
-    "regimes": 0.25,
-    "widths": 0.15,
-    "tiles": 0.15,
-    "single-rows": 0.2,
-    "rows": 0.1,
-    "elements": 0.15,
-    "anywhere": 0.1,
+_PLANS: dict[str, tuple[Plan, float]] = {
+    EXPLORING: (_regimes, 0.25),
+    "widths": (_widths, 0.15),
+    "tiles": (_tiles, 0.15),
+    "single-rows": (_single_rows, 0.2),
+    "rows": (lambda p: _at(p, shape_plan.tall(p.space, p.rng)), 0.1),
+    "elements": (lambda p: _at(p, shape_plan.many_elements(p.space, p.rng)), 0.15),
+    "anywhere": (lambda p: _at(p, shape_plan.anywhere(p.space, p.rng)), 0.1),
 }
-"""Parts of the budget of a probe."""
+"""Plans by trial, each with its part of the budget of a probe."""
+PLANS: dict[str, Plan] = {label: plan for label, (plan, _) in _PLANS.items()}
 
 _OF_WIDTHS = frozenset({"widths", "tiles"})
 """Trials of many widths."""
@@ -185,7 +164,10 @@ def limits_of(setting: Setting, label: str) -> TrialLimits:
     promised = (setting.declaration.column_limit(setting.dtype), setting.widest)
     widest = min(limit for limit in (*promised, _WIDEST if on_gpu else _WIDEST_INTERPRETED) if limit is not None)
     budget = (
-        (_BUDGET if on_gpu else _BUDGET_INTERPRETED) * _SHARES[label] * setting.time_share / (2 if setting.quick else 1)
+        (_BUDGET if on_gpu else _BUDGET_INTERPRETED)
+        * _PLANS[label][1]
+        * setting.time_share
+        / (2 if setting.quick else 1)
     )
     heavier = setting.operation.per_logit(widest)
     return TrialLimits(

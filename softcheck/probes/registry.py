@@ -43,9 +43,11 @@ PROBES: dict[str, str] = {
 ``PROBE``, unless another place is named for it."""
 
 _PLACES: dict[str, str] = {
-    name: f"relations:{name.upper()}" for name in ("batch_invariance", "shifts", "permutations", "appended_masks")
+    **{name: f"relations:{name.upper()}" for name in ("batch_invariance", "shifts", "permutations", "appended_masks")},
+    **{name: f"memory.{name}" for name in ("guard_bands", "page_ends", "unwritten", "addresses")},
+    "histories": "histories.search",
 }
-"""Modules and constants of probes that share a module."""
+"""Modules and constants of probes that share a module, or stand in a folder."""
 
 SLICES: dict[str, tuple[str, tuple[str, ...]]] = {
     "layouts": (
@@ -115,6 +117,9 @@ HEAVY: tuple[str, ...] = ("volume",)
 
 LONG: tuple[str, ...] = ("volume", "meetings", "regimes", "histories", "sizes", "grid_limits")
 """Probes that take longest. They begin first, so that none runs alone at the end."""
+
+SPREAD: tuple[str, ...] = ("meetings", "regimes", "histories", "sizes", "shapes")
+"""Probes whose trials take long and know nothing of each other: workers that have nothing else to do make some of them."""
 
 TELLING: tuple[str, ...] = ("sizes", "grid_limits", "regimes")
 """Probes whose findings say for which sizes they hold. If several probes show the same, a reader sees these first.

@@ -131,7 +131,7 @@ def sample(subject: Subject, batches: Iterable[Batch], limits: SampleLimits) -> 
     """Calls the variant on one batch after the other until elements, seconds or batches end.
 
     Each kind of violation is kept as the first batch that breaks it shows it, with a row that breaks it alone if there
-    is one. Raises UninterpretableError and DistrustedError.
+    is one. Raises UninterpretableError.
     """
     room = _Room(limits)
     if subject.device.type == "cuda":
@@ -226,8 +226,7 @@ class _Gathered:
             self._fmt,
             (x.shape[0], x.shape[1]),
             subject.device,
-            # The table has one kernel for all wide rows, so that no width of a sample costs a compilation.
-            lambda arithmetic: judge_in_place(subject.variant, x, output, self._fmt, arithmetic, scans=False),
+            lambda arithmetic: judge_in_place(subject.variant, x, output, self._fmt, arithmetic),
             of_cpu_library=returned.of_cpu_library,
         )
 

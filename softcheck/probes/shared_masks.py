@@ -3,7 +3,7 @@
 Nobody promises to take a mask of size 1, so that an exception is no finding there, and a wrong answer is.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from softcheck.operations.operation import without_layout
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import ordinary_rows, prefixed
 from softcheck.probes.judged import Judged, judged
-from softcheck.probes.operand_moves import HEADS_DIMS, MASKS, Move, with_one
+from softcheck.probes.operand_moves import HEADS_DIMS, MASKS, packed_all
 from softcheck.probes.options import with_options, with_zeros
 from softcheck.probes.outcome import Outcome
 from softcheck.variants.adapt import Adapted, operands_of
@@ -32,7 +32,9 @@ _FULL = frozenset({_EXPANDED, _EXPANDED_HEADS, _EXPANDED_QUERIES})
 """Ways in which a mask has all dimensions in full, some of them with a stride of 0."""
 _OF_BATCHES = frozenset({_OF_HEADS, _EXPANDED_HEADS, _EXPANDED_QUERIES})
 
-_SHARED: Mapping[str, Move] = {
+Share = Callable[[torch.Tensor], torch.Tensor | None]
+
+_SHARED: Mapping[str, Share] = {
     _OF_HEADS: lambda mask: mask[:, :1] if mask.dim() > 2 else None,
     _EXPANDED_HEADS: lambda mask: mask[:, :1] if mask.dim() > 2 else None,
     _EXPANDED_QUERIES: lambda mask: mask[:, :1, :1] if mask.dim() == HEADS_DIMS else None,
@@ -116,24 +118,20 @@ def _rows(setting: Setting, of_one_mask: int) -> Bits:
 
 def _called(subject: Subject, name: str, words: str) -> Judged | None:
     """Judges a call with a mask that is shared in a way; None if it can't be."""
-    function, operation = subject.variant.function, subject.variant.operation
-    assert isinstance(function, Adapted)
-    assert operation.arguments is not None
-    make, is_shared = operation.arguments.make, True
+    is_shared = True
 
-    def made(x: torch.Tensor, names: frozenset[str]) -> Mapping[str, Any]:
+    def one(_x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
         nonlocal is_shared
-        given = make(x, names)
-        found = with_one(name, lambda mask: _shared(_SHARED[words], mask, expands=words in _FULL), given)
+        found = _shared(_SHARED[words], given[name], expands=words in _FULL)
         is_shared &= found is not None
-        return given if found is None else found
+        return given if found is None else {**packed_all(given), name: found}
 
     bits = _rows(subject.setting, _HEADS if words in _OF_BATCHES else _ROWS)
-    after = judged(subject, bits, function.with_operation(operation.making(made)))
+    after = judged(subject, bits, subject.variant.changing(one).function)
     return after if is_shared else None
 
 
-def _shared(share: Move, mask: torch.Tensor, *, expands: bool) -> torch.Tensor | None:
+def _shared(share: Share, mask: torch.Tensor, *, expands: bool) -> torch.Tensor | None:
     """The first of equal masks; None where they are not equal. What follows it in memory hides what it does not hide."""
     found = share(mask)
     if found is None or not torch.equal(found.broadcast_to(mask.shape), mask):

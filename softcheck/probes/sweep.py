@@ -9,9 +9,8 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError
 from softcheck.facts import Measure, Sweep, Where
-from softcheck.probes.arrivals import MOST
 from softcheck.probes.base import Subject, Trial, skipped_of
-from softcheck.probes.judged import Calls, Judged
+from softcheck.probes.judged import MOST, Calls, Judged
 from softcheck.probes.judged_shapes import by_kind, together
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.probes.predicate import sizes_of

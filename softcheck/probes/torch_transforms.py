@@ -146,7 +146,5 @@ def _telling(setting: Setting, columns: int) -> Bits:
 
 def _judged(subject: Subject, bits: Bits, function: Callable[[torch.Tensor], Any], words: str) -> Outcome:
     """Judges the changed function, and keeps what is wrong of it alone."""
-    # The first call finds how the function is called, which it could not do while it is mapped.
-    plain = judged(subject, bits)
     found = judged(subject, bits, function)
-    return told(found, found.beyond(plain), words)
+    return told(found, found.beyond(judged(subject, bits)), words)

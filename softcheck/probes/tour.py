@@ -12,9 +12,8 @@ from softcheck.calling import launches
 from softcheck.cases.telling import telling_batch
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError
-from softcheck.probes.arrivals import MOST
 from softcheck.probes.base import Subject
-from softcheck.probes.judged import Calls, Judged
+from softcheck.probes.judged import MOST, Calls, Judged
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.regime_map import paths_of
 from softcheck.probes.regime_plans import PlannedShape, TrialLimits
@@ -146,11 +145,10 @@ class Tour:
     def _cost(self, target: PlannedShape) -> float:
         """Returns the cost of one call: one, more for its elements, and the programs that an interpreter runs."""
         shape = target.shape
-        programs = shape.rows if target.programs is None else min(shape.rows, target.programs)
         is_interpreted = self._launches and not self._subject.setting.on_gpu
         setting, elements = self._subject.setting, shape.elements / self._limits.elements_per_cost
         calls = shape.rows if setting.has_row_calls else 1
-        return calls * setting.cost_of_call + programs * is_interpreted + elements
+        return calls * setting.cost_of_call + target.programs * shape.rows * is_interpreted + elements
 
     def _compiling(self, shape: Shape) -> float:
         """Returns the cost of a width that kernels may be compiled for on a GPU, the first time."""

@@ -127,7 +127,7 @@ def _read_settings(config: pytest.Config) -> Settings:
 
 
 def _seed(config: pytest.Config, written: str, where: str) -> int:
-    from softcheck.cli.seeding import EXPECTED, seed_of
+    from softcheck.cli.options import EXPECTED, seed_of
     from softcheck.errors import UsageError
 
     seed = seed_of(written)

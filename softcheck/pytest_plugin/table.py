@@ -52,7 +52,7 @@ class SuiteTable:
         from msgspec.structs import replace
 
         from softcheck.errors import UsageError
-        from softcheck.report import step_summary
+        from softcheck.report import ci
         from softcheck.report.formats import render
         from softcheck.report.output import write
         from softcheck.report.suite import decoded
@@ -60,7 +60,7 @@ class SuiteTable:
         report = self._draw([decoded(text) for text in self._judged], time.monotonic() - self._begun)
         report = replace(report, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
         self._report, self._why_no_page = report, ""
-        step_summary.add(lambda: render(report, "markdown"))
+        ci.add_step_summary(lambda: render(report, "markdown"))
         if self._page is not None:
             try:
                 write(render(report, "html"), str(self._page))

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -10,29 +11,32 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.merge import merge
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.probes.outcome import Coverage, coverage_of
+from softcheck.probes.outcome import Coverage, RandomRows, coverage_of
 from softcheck.report import exhaustive, notes, probes
 from softcheck.report.causes import causes_of, proposal
-from softcheck.report.environment import environment
-from softcheck.report.figures_of import with_figures
-from softcheck.report.findings import finding_of, without_repetition, witness_of
-from softcheck.report.limits import SizeLimits
+from softcheck.report.findings import (
+    FindingSource,
+    shapes_of,
+    with_figures,
+    with_places,
+    without_repetition,
+    witness_of,
+)
 from softcheck.report.model import (
     CaseResult,
     Cause,
     CopyBaseline,
     Finding,
     Report,
+    ShapeSpeed,
     Stage,
     VariantResult,
     Verdict,
     Witness,
 )
-from softcheck.report.places import with_places
-from softcheck.report.reproduce import finding_id, in_order_command, in_time, reproduce_command
-from softcheck.report.shapes import shapes_of
+from softcheck.report.notes import SizeLimits
+from softcheck.report.reproduce import environment, in_order_command, reproduce_command
 from softcheck.report.speed_build import shape_speed
-from softcheck.report.speed_model import ShapeSpeed, SpeedFigures
 from softcheck.run.model import GivenUp, Run
 from softcheck.run.probing import ProbeTask
 from softcheck.run.session import CaseMeasurement
@@ -99,7 +103,9 @@ class _Row:
         self.corpora = corpora
         own = [r for r in run.results if r.variant == name and r.case.dtype == dtype]
         self.probed = [p for p in run.probed if p.task.variant == name and p.task.dtype == dtype]
-        self.limits = SizeLimits(run, name, dtype, own, self.probed)
+        self.declaration = run.declarations.get(name, Declaration())
+        self.source = FindingSource(name, dtype, self.declaration, run.ready.backend, run.options.seconds_per_call)
+        self.limits = SizeLimits(run, self.source, own, self.probed)
         self.results = [r for r in own if r.measurement.skipped is None and not self._is_beyond(r)]
         self.unable = [r.measurement.skipped for r in own if r.measurement.skipped is not None]
         self.exhausted = [e for e in run.exhausted if e.variant == name and e.domain.dtype == dtype]
@@ -122,14 +128,16 @@ class _Row:
         if self.dtype not in declaration.dtypes:
             return self._unjudged("unsupported", f"declares {', '.join(declaration.dtypes)}")
         probes_run = probes.trials_of(self.probed)
-        findings = self._findings(declaration)
+        findings = self._findings
         # Probes that launch no kernel, or only read it, say nothing of one that can't be run.
         if not findings and not self.results and (self.unable or not any(probes_run.values())):
             is_cut_short = self.run.interrupted or bool(self.run.errors)
             return self._unjudged("error" if is_cut_short else "unsupported", self._why_nothing())
         verdict, reason = self._verdict(declaration, findings)
         together = merge(m for _, m in self.measured) if self.measured else None
-        speed, regimes = self._speed(), probes.regimes_of(self.probed) or ()
+        regimes = next((p.conclusion.regimes for p in self.probed if p.conclusion.regimes), ())
+        shapes = (shape for shape in self.timings if shape.dtype == self.dtype)
+        speed = next((f for shape in shapes for f in shape.variants if f.variant == self.name), None)
         result = VariantResult(
             name=self.name,
             dtype=self.dtype,
@@ -143,7 +151,7 @@ class _Row:
             trials_cut=sum(probed.conclusion.cut for probed in self.probed),
             properties=probes.properties_of(self.probed),
             arithmetic=probes.arithmetic_of(self.probed),
-            sampled=probes.sampled_by(self.probed),
+            sampled=RandomRows.total(probed.conclusion.sampled for probed in self.probed),
             regimes=len(regimes) or None,
             seen_regimes=tuple(msgspec.structs.replace(regime, paths=()) for regime in regimes),
             judged_shapes=shapes_of(self.measured, self.probed, self._is_limited),
@@ -153,7 +161,7 @@ class _Row:
             weaker_contract=weaker_by_design(declaration.arithmetic, self.dtype),
             witness=self._witness(declaration),
             findings=tuple(findings),
-            causes=self._causes(findings, declaration),
+            causes=self._causes,
             gb_per_s=speed.gb_per_s if speed else None,
             tflop_per_s=speed.tflop_per_s if speed else None,
             speed_vs_torch=speed.times_faster.mid if speed and speed.times_faster else None,
@@ -178,27 +186,22 @@ class _Row:
         ]
         return f"not run: {skipped[0]}" if skipped else "no selected case lies within what it declares"
 
-    def _findings(self, declaration: Declaration) -> list[Finding]:
-        found = [*probes.findings(self.probed, self.run, declaration, self._is_limited)]
-        found += self.limits.findings()
-        found += [
-            self._finding(
-                violation,
-                case.id,
-                reproduce_command(self.name, case, self.run.ready.backend, self.corpora),
-                declaration,
-            )
-            for case, measurement in self.measured
-            for violation in measurement.violations
-            if not self._is_limited(violation, case.id)
-        ]
-        found += self._blamed(found, declaration)
+    @cached_property
+    def _findings(self) -> list[Finding]:
+        backend, own = self.run.ready.backend, (self.name, self.dtype)
+        found = [*probes.findings(self.probed, self.source, self._is_limited), *self.limits.findings()]
+        for case, measurement in self.measured:
+            again = reproduce_command(self.name, case, backend, self.corpora)
+            limited = self._is_limited
+            found += [self.source.finding(v, case.id, again) for v in measurement.violations if not limited(v, case.id)]
+        # Crashes that other calls caused are symptoms of a write out of bounds, where one was found.
+        if not any(f.kind is FindingKind.OUT_OF_BOUNDS_WRITE for f in found):
+            for blame in self.run.blames:
+                if (blame.variant, blame.dtype) == own:
+                    again = in_order_command(blame.command, backend, self.corpora)
+                    found.append(self.source.finding(blame.violation, blame.case, again))
         found += [f for e in self.exhausted for f in exhaustive.findings(e, self.run.ready, of_row=False)]
-        found += [
-            self._not_run(given_up)
-            for given_up in self.run.given_up
-            if (given_up.variant, given_up.dtype) == (self.name, self.dtype)
-        ]
+        found += [self._not_run(each) for each in self.run.given_up if (each.variant, each.dtype) == own]
         # Unexplained findings come first, then by kind; of each kind the smallest input, which is the easiest to
         # examine.
         size = {case.id: case.shape[0] * case.shape[1] for case, _ in self.measured}
@@ -206,72 +209,37 @@ class _Row:
             found, key=lambda f: (f.known is not None, f.kind, f.case not in size, size.get(f.case, 0), f.case)
         )
 
-    def _blamed(self, found: Sequence[Finding], declaration: Declaration) -> list[Finding]:
-        """Crashes that other calls caused; none where a write out of bounds was found, of which they are symptoms."""
-        if any(f.kind is FindingKind.OUT_OF_BOUNDS_WRITE for f in found):
-            return []
-        return [
-            self._finding(
-                blame.violation,
-                blame.case,
-                in_order_command(blame.command, self.run.ready.backend, self.corpora),
-                declaration,
-            )
-            for blame in self.run.blames
-            if (blame.variant, blame.dtype) == (self.name, self.dtype)
-        ]
-
-    def _finding(self, violation: Violation, case_id: str, again: str, declaration: Declaration) -> Finding:
-        return finding_of(
-            violation,
-            case_id,
-            in_time(again, violation.kind, self.run.options.seconds_per_call),
-            variant=self.name,
-            dtype=self.dtype,
-            declaration=declaration,
-            backend=self.run.ready.backend,
-        )
-
     def _not_run(self, given_up: GivenUp) -> Finding:
-        """Returns one finding for everything that was not run.
-
-        No declared defect explains it: unmade calls show nothing.
-        """
-        cases, probed = given_up.cases, given_up.probes
-        kind = given_up.over.kind
-        backend, options = self.run.ready.backend, self.run.options
+        """Returns one finding for everything that was not run."""
+        cases, probed, options = given_up.cases, given_up.probes, self.run.options
         if cases:
-            case_id, again = cases[0].id, reproduce_command(self.name, cases[0], backend, self.corpora)
+            case_id, again = cases[0].id, reproduce_command(self.name, cases[0], self.source.backend, self.corpora)
         else:
             task = ProbeTask(
                 variant=self.name, dtype=self.dtype, probe=probed[0], effort=options.effort, seed=options.seed
             )
-            case_id, again = f"probe/{probed[0]}", probes.probe_command(task, backend)
-        return Finding(
-            id=finding_id(self.name, self.dtype, kind, f"not run: {case_id}"),
-            kind=kind,
-            case=case_id,
-            message=f"given up: {given_up.over.why}; {len(cases)} cases and {len(probed)} probes were not run, this one the "
-            "first; expected an output of each",
-            reproduce=in_time(again, kind, options.seconds_per_call),
-            count=len(cases) + len(probed),
-        )
+            case_id, again = f"probe/{probed[0]}", probes.probe_command(task, self.source.backend)
+        message = f"given up: {given_up.over.why}; {len(cases)} cases and {len(probed)} probes were not run, this one the first; "
+        violation = Violation(given_up.over.kind, f"{message}expected an output of each", len(cases) + len(probed))
+        return self.source.finding(violation, case_id, again, not_run=True)
 
-    def _causes(self, findings: Sequence[Finding], declaration: Declaration) -> tuple[Cause, ...]:
-        rows = {case.id: measurement.rows for case, measurement in self.measured}
+    @cached_property
+    def _causes(self) -> tuple[Cause, ...]:
+        fact = self.run.facts.get(self.name)
         return causes_of(
-            findings,
+            self._findings,
             [case for case, _ in self.measured],
-            rows,
-            operation=declaration.operation,
-            weaker=self._fitting(declaration),
-            computing=fact.computes if (fact := self.run.facts.get(self.name)) is not None else "",
-            parameters=declaration.computed.parameters,
+            {case.id: measurement.rows for case, measurement in self.measured},
+            operation=self.declaration.operation,
+            weaker=self._fitting,
+            computing="" if fact is None else fact.computes,
+            parameters=self.declaration.computed.parameters,
             dtype=self.dtype,
         )
 
-    def _fitting(self, declaration: Declaration) -> Arithmetic | None:
-        return notes.fitting_arithmetic(self.measured, self.probed, declaration, self.dtype)
+    @cached_property
+    def _fitting(self) -> Arithmetic | None:
+        return notes.fitting_arithmetic(self.measured, self.probed, self.declaration, self.dtype)
 
     @property
     def coverage(self) -> Coverage | None:
@@ -296,9 +264,9 @@ class _Row:
             return []
         said = (
             *self.limits.notes(),
-            proposal(self._causes(self._findings(declaration), declaration)),
+            proposal(self._causes),
             notes.beyond_the_standard(self.measured, declaration, self.dtype),
-            notes.fitting_declaration(self._fitting(declaration)),
+            notes.fitting_declaration(self._fitting),
             notes.never_run(self.coverage),
             *(notes.unseen_defect(defect) for defect in self._unseen(declaration)),
         )
@@ -338,10 +306,6 @@ class _Row:
         row = case.bits(worst.row + 1)[worst.row]
         computed = declaration.computed_on(case, worst.row + 1).of_rows(slice(worst.row, worst.row + 1))
         return witness_of(worst, case.id, row, case.format, declaration, operation=computed)
-
-    def _speed(self) -> SpeedFigures | None:
-        shapes = (shape for shape in self.timings if shape.dtype == self.dtype)
-        return next((f for shape in shapes for f in shape.variants if f.variant == self.name), None)
 
 
 def _cases(run: Run) -> tuple[CaseResult, ...]:

@@ -6,7 +6,7 @@ kinds, and those of wrong values have no fix.
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -18,13 +18,9 @@ from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import Parameter
 from softcheck.probes.registry import MEETINGS, SLICES
 from softcheck.report.computed_causes import of_computed
-from softcheck.report.evidence import FEWEST_FAILING, FEWEST_WIDTHS, Evidence, cause_of, evidence_of, is_wrong
-from softcheck.report.logits import is_looked_at, peaks
-from softcheck.report.masked_causes import of_masked_rows
-from softcheck.report.memory_causes import of_memory
+from softcheck.report.evidence import Evidence, cause_of
 from softcheck.report.model import Cause, Finding
-from softcheck.report.rounding_cause import of_rounding
-from softcheck.report.value_causes import of_values
+from softcheck.report.value_causes import of_magnitudes, of_masked_rows, of_rounding, of_values
 from softcheck.report.width_causes import of_shapes, of_widths
 
 
@@ -41,54 +37,76 @@ def causes_of(
 ) -> tuple[Cause, ...]:
     """Returns the causes of one variant's findings in one dtype, writes out of bounds first, then the one that explains most.
 
-    ``cases`` are those that were run, and ``rows`` their numbers of judged rows by id, all rows by default. ``operation`` is the one
-    by which the variant was judged, and ``weaker`` an arithmetic that it does not declare and that allows the errors of all cases.
-    ``computing`` has the options that name another operation whose answers the variant gives, which explains all wrong values; empty if
-    there is none. ``parameters`` are the operation's, and ``dtype`` is the input's, by default that of the cases. Findings that a declared defect explains are left out.
+    ``cases`` are those that were run, and ``rows`` their numbers of judged rows by id, all rows by default. ``dtype`` is the input's, by
+    default that of the cases. The others are those of ``Evidence``. Findings that a declared defect explains are left out.
     """
     unexplained = [f for f in findings if f.known is None]
-    left = evidence_of(unexplained, cases, rows, operation=operation, weaker=weaker, parameters=parameters, dtype=dtype)
-    other = _other_operation(left, computing)
-    left = left.without(frozenset(other.findings))
-    targets = _invalid_targets(left)
-    left = left.without(frozenset(targets.findings))
-    memory = tuple(of_memory(left))
-    left = left.without(frozenset(id_ for cause in memory for id_ in cause.findings))
-    found: list[Cause] = []
-    for suppose in (
-        _offsets,
-        _empty_inputs,
-        _layouts,
-        of_computed,
-        of_masked_rows,
-        _magnitudes,
-        of_rounding,
-        of_widths,
-        of_values,
-        of_shapes,
-        _transforms,
-        _ignored_dimensions,
-        _first_rows,
-        _meetings,
-    ):
+    left = Evidence(
+        unexplained,
+        {case.id: case for case in cases},
+        rows or {case.id: case.shape[0] for case in cases},
+        operation=operation,
+        dtype=dtype or (cases[0].dtype if cases else ""),
+        weaker=weaker,
+        parameters=parameters or {},
+        computing=computing,
+        damages_memory=any(map(_is_write, unexplained)),
+    )
+    found: list[tuple[int, int, Cause]] = []
+    for rank, suppose in _SUPPOSED:
         # Rows of any numbers overflow on the way to what a slip foretells; a comparison with what comes out of it is false.
         with np.errstate(all="ignore"):
             cause = suppose(left)
         if cause is not None and cause.findings:
-            found.append(cause)
-            left = left.without(frozenset(cause.findings))
-    found += _by_kind(left)
-    found.sort(key=lambda cause: -len(cause.findings))
-    # Damaged memory may be behind anything else. What a loss does with targets that its callers may never give comes last.
-    return tuple(cause for cause in (*memory, other, *found, targets) if cause.findings)
+            found.append((rank, -len(cause.findings) if rank == _BY_SIZE else 0, cause))
+            left = left.without(cause)
+    found += [(_BY_SIZE, -len(cause.findings), cause) for cause in _by_kind(left)]
+    return tuple(cause for *_, cause in sorted(found, key=lambda each: each[:2]))
 
 
-def _other_operation(evidence: Evidence, computing: str) -> Cause:
+def _of_probe(
+    probe: str, text: str, mend: str, declare: str = "", right_on: str = "", *, of_values: bool = False
+) -> Callable[[Evidence], Cause]:
+    """What tells the cause of all findings of one probe, or of those that tell something of values."""
+
+    def suppose(evidence: Evidence) -> Cause:
+        found = evidence.of_probes(probe)
+        return cause_of(_of_values(found) if of_values else found, text, mend=mend, declare=declare, right_on=right_on)
+
+    return suppose
+
+
+def _is_write(finding: Finding) -> bool:
+    """True for a write out of bounds on an input that other calls see too."""
+    return finding.kind is FindingKind.OUT_OF_BOUNDS_WRITE and finding.probe not in _OF_THEIR_OWN
+
+
+_OF_THEIR_OWN = frozenset({"addresses", "invalid_targets"})
+"""Probes whose writes out of bounds have a cause of their own, and happen on inputs that no other call sees."""
+
+
+def _writes(evidence: Evidence) -> Cause:
+    page = of_kind(FindingKind.OUT_OF_BOUNDS_WRITE, evidence.operation)
+    return cause_of([f for f in evidence.findings if _is_write(f)], page.meaning, mend=page.mend)
+
+
+def _ended(evidence: Evidence) -> Cause | None:
+    """Crashes, whose place says nothing where memory was damaged before."""
+    if not evidence.damages_memory:
+        return None
+    return cause_of(
+        [f for f in evidence.findings if f.kind is FindingKind.CRASH and f.probe not in _OF_THEIR_OWN],
+        "calls ended their process, as the write out of bounds above makes them: it damages memory that a later step or call uses",
+        mend="fix the write first, and run these again if they still end",
+    )
+
+
+def _other_operation(evidence: Evidence) -> Cause:
     kinds = VALUE_KINDS | {FindingKind.WRONG_GRADIENT}
     return cause_of(
-        [f for f in evidence.findings if computing and f.kind in kinds],
-        f"its answers are those of another operation ({computing}), as a small trial shows",
-        mend=f"add {computing} if that is what it is to compute",
+        [f for f in evidence.findings if evidence.computing and f.kind in kinds],
+        f"its answers are those of another operation ({evidence.computing}), as a small trial shows",
+        mend=f"add {evidence.computing} if that is what it is to compute",
     )
 
 
@@ -120,14 +138,6 @@ def _offsets(evidence: Evidence) -> Cause | None:
         mend="convert the row and column numbers with .to(tl.int64) before they are multiplied by strides",
         declare="max_elements=2**31",
         right_on="fewer than 2^31 elements",
-    )
-
-
-def _transforms(evidence: Evidence) -> Cause:
-    return cause_of(
-        _of_values(evidence.of_probes("torch_transforms")),
-        "right as it stands, and wrong once torch maps the function or the module is copied, saved, cast or in training",
-        mend="keep constants as Python numbers and what a copy needs as attributes; in a rule for torch.vmap, move the mapped dimension away",
     )
 
 
@@ -164,24 +174,6 @@ def _ignored_dimensions(evidence: Evidence) -> Cause | None:
     )
 
 
-def _invalid_targets(evidence: Evidence) -> Cause:
-    return cause_of(
-        evidence.of_probes("invalid_targets"),
-        "targets that are no columns, such as -1, make it write memory outside of its tensors",
-        mend="mask what is stored at the target by (target >= 0) & (target < columns), and give NaN or ignore the row",
-        declare='parameters={"invalid_target": "undefined"}',
-        right_on="targets that are columns",
-    )
-
-
-def _first_rows(evidence: Evidence) -> Cause:
-    return cause_of(
-        _of_values(evidence.of_probes("first_rows")),
-        "right by themselves, and wrong beside a first row of some kind: one row tells the way for all",
-        mend="ask all rows, or let each row take its own way",
-    )
-
-
 def _empty_inputs(evidence: Evidence) -> Cause | None:
     empty = [
         f
@@ -199,9 +191,6 @@ def _empty_inputs(evidence: Evidence) -> Cause | None:
 
 _STRIDED_TRIALS = (
     "probe/guard_bands/gaps/",
-    "probe/input_untouched/called/padded-rows",
-    "probe/input_untouched/called/transposed",
-    "probe/input_untouched/called/expanded-rows",
     "probe/addresses/row-stride",
     "probe/addresses/column-stride",
 )
@@ -231,36 +220,6 @@ def _is_strided(finding: Finding, evidence: Evidence) -> bool:
         is_laid = finding.probe in {MEETINGS, *SLICES} and not {"layout", "offset"}.isdisjoint(finding.facts.way)
         return is_laid or finding.case.startswith(_STRIDED_TRIALS)
     return not case.layout.is_contiguous(case.shape[1])
-
-
-def _magnitudes(evidence: Evidence) -> Cause | None:
-    """NaN, infinities or zeros for rows whose largest logit is higher or lower than in any right case, where there is an exponential."""
-    if evidence.operation == "softmax_backward":
-        return None
-    wrong = {case.id for case in evidence.wrong_cases()}
-    kinds = {f.kind for f in evidence.findings}
-    small = [case for case in evidence.cases.values() if is_looked_at(case)]
-    highest = {case.id: found for case in small if (found := peaks(case)) is not None}
-    failing = [found for case_id, found in highest.items() if case_id in wrong]
-    passing = [found for case_id, found in highest.items() if case_id not in wrong]
-    if len(failing) < FEWEST_FAILING or len(passing) < FEWEST_WIDTHS or not kinds & _OF_OVERFLOW:
-        return None
-    low, high = min(found[0] for found in passing), max(found[1] for found in passing)
-    below = [lowest for lowest, _ in failing if lowest < low]
-    above = [highest for _, highest in failing if highest > high]
-    if not all(lowest < low or highest > high for lowest, highest in failing):
-        return None
-    where = [f"a logit is {min(above):.3g} or more"] if above else []
-    where += [f"a row's largest logit is {max(below):.3g} or less"] if below else []
-    does = " or ".join([*(["overflows"] if above else []), *(["underflows"] if below else [])])
-    return cause_of(
-        [f for f in evidence.findings if is_wrong(f)],
-        f"wrong wherever {' or '.join(where)}, right where rows' largest logits are {low:.3g} to {high:.3g}: the exponential {does}",
-        mend="subtract the row's maximum before the exponential",
-    )
-
-
-_OF_OVERFLOW = frozenset({FindingKind.NAN_MISMATCH, FindingKind.INF_MISMATCH, FindingKind.OUT_OF_RANGE})
 
 
 def _by_kind(evidence: Evidence) -> Iterator[Cause]:
@@ -298,3 +257,56 @@ def _together(groups: list[list[Finding]]) -> list[list[Finding]]:
         else:
             host += group
     return joined
+
+
+_BY_SIZE = 2
+_SUPPOSED: tuple[tuple[int, Callable[[Evidence], Cause | None]], ...] = (
+    (1, _other_operation),
+    (
+        3,
+        _of_probe(
+            "invalid_targets",
+            "targets that are no columns, such as -1, make it write memory outside of its tensors",
+            mend="mask what is stored at the target by (target >= 0) & (target < columns), and give NaN or ignore the row",
+            declare='parameters={"invalid_target": "undefined"}',
+            right_on="targets that are columns",
+        ),
+    ),
+    (0, _writes),
+    (0, _ended),
+    (_BY_SIZE, _offsets),
+    (_BY_SIZE, _empty_inputs),
+    (_BY_SIZE, _layouts),
+    (_BY_SIZE, of_computed),
+    (_BY_SIZE, of_masked_rows),
+    (_BY_SIZE, of_magnitudes),
+    (_BY_SIZE, of_rounding),
+    (_BY_SIZE, of_widths),
+    (_BY_SIZE, of_values),
+    (_BY_SIZE, of_shapes),
+    (
+        _BY_SIZE,
+        _of_probe(
+            "torch_transforms",
+            "right as it stands, and wrong once torch maps the function or the module is copied, saved, cast or in training",
+            mend="keep constants as Python numbers and what a copy needs as attributes; in a rule for torch.vmap, move the mapped dimension away",
+            of_values=True,
+        ),
+    ),
+    (_BY_SIZE, _ignored_dimensions),
+    (
+        _BY_SIZE,
+        _of_probe(
+            "first_rows",
+            "right by themselves, and wrong beside a first row of some kind: one row tells the way for all",
+            mend="ask all rows, or let each row take its own way",
+            of_values=True,
+        ),
+    ),
+    (_BY_SIZE, _meetings),
+)
+"""What may be behind findings, tried in this order: each explains what those before it left.
+
+The numbers order the causes of a report. Damaged memory may be behind anything else. What a loss does with targets that its callers
+may never give comes last. Those between are ordered by what they explain.
+"""

@@ -1,17 +1,18 @@
 """Comparison of two results: accuracy, findings, speed. A change within its own doubt is no regression."""
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from softcheck.report.charts import SAME_ULP, shapes_of
-from softcheck.report.model import Environment, Report, SpeedReport, VariantResult
-from softcheck.report.speed_model import SpeedFigures
+from softcheck.report.model import Environment, Report, ShapeSpeed, SpeedFigures, SpeedReport, VariantResult
 from softcheck.speed.statistics import Interval
 from softcheck.variants.place import SourcePlace
 
 Result = Report | SpeedReport
+
+SAME_ULP = 0.01
+"""ULPs by which two maxima may differ and still count as the same."""
 
 Word = Literal["REGRESSION", "better", "same", "changed", "AMBIGUOUS"]
 
@@ -57,6 +58,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def regressions(self) -> list[Change]:
         """Changes that end a comparison with exit code 1."""
         return [change for change in self.changes if change.word == "REGRESSION"]
+
+
+def shapes_of(result: Result) -> tuple[ShapeSpeed, ...]:
+    """All timed shapes, in order."""
+    return result.shapes if isinstance(result, SpeedReport) else result.timings
 
 
 def compare(old: Result, new: Result, limits: Tolerances) -> Comparison:
@@ -145,16 +151,8 @@ def _figure(what: str, new: VariantResult, values: tuple[float | None, float | N
         word = "REGRESSION"
     else:
         word = "better" if after < before else "same" if after == before else "changed"
-    return Change(
-        variant=new.name,
-        dtype=new.dtype,
-        what=what,
-        old=_shown(before),
-        new=_shown(after),
-        word=word,
-        old_value=before,
-        new_value=after,
-    )
+    said: dict[str, Any] = {"old": _shown(before), "new": _shown(after), "old_value": before, "new_value": after}
+    return Change(variant=new.name, dtype=new.dtype, what=what, word=word, **said)
 
 
 def _findings(old: VariantResult, new: VariantResult) -> Iterator[Change]:

@@ -5,21 +5,22 @@ from typing import Literal
 import msgspec
 
 from softcheck.report import content, figures
+from softcheck.report.ci import annotation
 from softcheck.report.compare import Change, Comparison, Word, by_word
-from softcheck.report.github import annotation
 from softcheck.report.markdown import escape, table_row
+from softcheck.report.output import PLAIN, Display
 
 HEADING = ["variant", "dtype", "what", "old", "new", "slowdown [low, high]", ""]
 
 
-def render_table(comparison: Comparison) -> str:
+def render_table(comparison: Comparison, _display: Display = PLAIN) -> str:
     """Plain text: what changed, worst first, then what could not be compared."""
     rows = [cells(c) for c in told(comparison)]
     lines = figures.aligned([HEADING, *rows]) if rows else []
     return "\n".join([*lines, *remarks(comparison), closing(comparison)]) + "\n"
 
 
-def render_markdown(comparison: Comparison) -> str:
+def render_markdown(comparison: Comparison, _display: Display = PLAIN) -> str:
     """GitHub-flavoured Markdown: the verdict first."""
     rows = [cells(c) for c in told(comparison)]
     lines = ["## softcheck compare", "", f"**{escape(closing(comparison))}**"]
@@ -30,20 +31,13 @@ def render_markdown(comparison: Comparison) -> str:
     return "\n".join([*lines, *([""] if noted else []), *(f"- {escape(line)}" for line in noted)]) + "\n"
 
 
-def render_html(comparison: Comparison) -> str:
-    """The comparison as a page."""
-    from softcheck.report.page.comparison_page import render
-
-    return render(comparison)
-
-
-def render_json(comparison: Comparison) -> str:
+def render_json(comparison: Comparison, _display: Display = PLAIN) -> str:
     """JSON with every change, also with figures that are the same."""
     encoded = msgspec.json.encode({"schema_version": 1, "kind": "comparison", **msgspec.structs.asdict(comparison)})
     return msgspec.json.format(encoded, indent=2).decode() + "\n"
 
 
-def render_github(comparison: Comparison) -> str:
+def render_github(comparison: Comparison, _display: Display = PLAIN) -> str:
     """Workflow commands of GitHub Actions: an error for each regression, a warning for what is ambiguous, then a notice."""
     levels: dict[Word, Literal["error", "warning"]] = {"REGRESSION": "error", "AMBIGUOUS": "warning"}
     lines = [
@@ -58,15 +52,6 @@ def render_github(comparison: Comparison) -> str:
     ]
     lines.append(annotation("notice", [closing(comparison)], title="softcheck compare"))
     return "\n".join(lines) + "\n"
-
-
-FORMATS = {
-    "table": render_table,
-    "markdown": render_markdown,
-    "json": render_json,
-    "html": render_html,
-    "github": render_github,
-}
 
 
 def told(comparison: Comparison) -> list[Change]:

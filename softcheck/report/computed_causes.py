@@ -13,8 +13,7 @@ import numpy as np
 from oracles.formats import FORMATS, Format, Values
 from softcheck.cases.case import Case
 from softcheck.contract import VALUE_KINDS, FindingKind
-from softcheck.report.evidence import Evidence, cause_of
-from softcheck.report.logits import is_looked_at, row_of, values_of
+from softcheck.report.evidence import Evidence, cause_of, is_looked_at, row_of, values_of
 from softcheck.report.model import Cause, Finding
 
 _KINDS = frozenset({FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION, FindingKind.OUT_OF_RANGE})
@@ -105,7 +104,7 @@ def _explained(evidence: Evidence) -> list[Finding]:
 def _witnesses(evidence: Evidence) -> Iterator[_Witness]:
     fmt = FORMATS[evidence.dtype]
     for finding in evidence.findings:
-        if finding.kind not in _KINDS or (row := row_of(finding, evidence.cases, evidence.dtype)) is None:
+        if finding.kind not in _KINDS or (row := row_of(finding, evidence)) is None:
             continue
         finite = row[np.isfinite(row)]
         if len(finite) < 2 or np.isnan(row).any() or np.isposinf(row).any():
@@ -241,7 +240,7 @@ def _scaled(evidence: Evidence) -> tuple[str, str] | None:
     pairs: list[tuple[Values, int, float, float]] = []
     for finding in evidence.findings:
         output, exact = finding.facts.output, finding.facts.expected
-        row = row_of(finding, evidence.cases, evidence.dtype)
+        row = row_of(finding, evidence)
         if finding.kind is not FindingKind.ULP_EXCEEDS_BOUND or row is None or output is None or exact is None:
             continue
         if not math.isfinite(output) or not np.isfinite(row).all() or np.ptp(row) < 0.5:

@@ -3,7 +3,7 @@
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -32,25 +32,34 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class FindingGroup:
-    """Findings of one kind on one variant, all explained by the same declared defect or by none."""
+    """Findings on one variant: of one cause, or of one kind and explained by the same declared defect or by none."""
 
     result: VariantResult
-    first: Finding
-    cases: int
-    noun: str
-    """The word for one case: ``case`` or a probe's ``trial``."""
-    other_probes: tuple[str, ...] = ()
-    """Probes of the trials that are left out."""
+    findings: tuple[Finding, ...]
     cause: Cause | None = None
-    """The common cause of the findings, of whatever kinds they are."""
-    kinds: str = ""
-    """The kinds of the findings of a cause, with their numbers."""
+
+    @property
+    def first(self) -> Finding:
+        """The finding that tells most: of a probe that names the failing sizes, else the first one."""
+        order = {probe: place for place, probe in enumerate(TELLING)}
+        return min(self.findings, key=lambda finding: order.get(finding.probe or "", len(order)))
+
+    @property
+    def cases(self) -> int:
+        """The number of findings of a cause, of cases or trials of a kind."""
+        return len({f.case for f in self.findings}) if self.cause is None else len(self.findings)
+
+    @property
+    def noun(self) -> str:
+        """The word for one of ``cases``."""
+        return "finding" if self.cause is not None else "trial" if self.findings[0].from_probe else "case"
 
     @property
     def others(self) -> str:
         """A remark on the findings left out, and the format that shows them; empty if none is left out."""
-        more = self.cases - 1
-        by = f" of {', '.join(self.other_probes)}" if self.other_probes else ""
+        more, first = self.cases - 1, self.first
+        probes = dict.fromkeys(f.probe for f in self.findings if f.case != first.case and f.probe is not None)
+        by = f" of {', '.join(probes)}" if probes else ""
         return f"and {figures.plural(more, f'more {self.noun}')}{by}: see --format json" if more else ""
 
     @property
@@ -67,7 +76,7 @@ class FindingGroup:
     def fault(self) -> str:
         """What ``extent`` says, without the fix."""
         if self.cause is not None:
-            return f"{one_line(self.cause.text)} ({self.kinds})"
+            return f"{one_line(self.cause.text)} ({_count_kinds(self.findings)})"
         return f"{self.first.kind} in {figures.plural(self.cases, self.noun)}"
 
 
@@ -279,26 +288,27 @@ def finding_groups(report: Report, *, known: bool) -> list[FindingGroup]:
 def groups_of(result: VariantResult, *, known: bool) -> list[FindingGroup]:
     """Groups the findings of one row as ``finding_groups`` does."""
     if result.causes and not known:
-        return [_of_cause(result, cause) for cause in result.causes]
-    grouped: dict[tuple[str, str | None, str], list[Finding]] = {}
+        return [
+            FindingGroup(result, tuple(f for f in result.findings if f.id in cause.findings), cause)
+            for cause in result.causes
+        ]
+    grouped: dict[tuple[str, str | None, bool], list[Finding]] = {}
     for finding in result.findings:
         if (finding.known is not None) == known:
-            noun = "trial" if finding.from_probe else "case"
-            grouped.setdefault((finding.kind, finding.known, noun), []).append(finding)
-    return [_group(result, noun, found) for (_, _, noun), found in grouped.items()]
+            grouped.setdefault((finding.kind, finding.known, finding.from_probe), []).append(finding)
+    return [FindingGroup(result, tuple(found)) for found in grouped.values()]
 
 
-def _group(result: VariantResult, noun: str, found: list[Finding]) -> FindingGroup:
-    telling = {probe: place for place, probe in enumerate(TELLING)}
-    first = min(found, key=lambda finding: telling.get(finding.probe or "", len(telling)))
-    probes = dict.fromkeys(f.probe for f in found if f.case != first.case and f.probe is not None)
-    return FindingGroup(result, first, len({f.case for f in found}), noun, tuple(probes))
+def shared_groups(report: Report) -> list[list[FindingGroup]]:
+    """Undeclared groups, those of one variant that are the same in several dtypes together.
 
-
-def _of_cause(result: VariantResult, cause: Cause) -> FindingGroup:
-    found = [finding for finding in result.findings if finding.id in set(cause.findings)]
-    group = _group(result, "finding", found)
-    return replace(group, cases=len(found), cause=cause, kinds=_count_kinds(found))
+    They are the same if their causes are in the same words, or if they have no cause and the same kind.
+    """
+    alike: dict[tuple[str, str], list[FindingGroup]] = {}
+    for group in finding_groups(report, known=False):
+        words = group.cause.text if group.cause else f"{group.first.kind} {group.noun}"
+        alike.setdefault((group.result.name, words), []).append(group)
+    return list(alike.values())
 
 
 def subject(result: VariantResult) -> str:
@@ -439,21 +449,30 @@ def save_lines(finding: Finding) -> list[str]:
     return [f"$ {command(finding.save)}" if known else "# the command that keeps the row is in --format json"]
 
 
-def script_lines(finding: Finding) -> list[str]:
-    """The script that shows a finding on its own, if there is one."""
-    lines = (finding.script or "").splitlines()
-    return [" " * (len(line) - len(line.lstrip(" "))) + one_line(line) for line in lines]
+def blocks(
+    report: Report, quoted: Callable[[str], str] = str, escaped: Callable[[str], str] = str
+) -> dict[str, list[str]]:
+    """Titles and lines of what is known beside the verdicts and findings, in the order in which every format shows it.
 
-
-def details(report: Report) -> dict[str, list[str]]:
-    """Titles and lines of what is known beside the verdicts, in the order in which every format shows it."""
-    return {
+    ``quoted`` and ``escaped`` write a variant's name and other text as the format needs them.
+    """
+    worst = [(result, worst_element(result)) for result in report.variants]
+    named = {
+        "unsupported or in error": [(r, f"{r.verdict}: {one_line(r.reason)}") for r in report.variants if r.reason],
+        "worst elements": [(result, text) for result, text in worst if text],
+    }
+    told = {title: [f"{quoted(subject(r))}: {escaped(text)}" for r, text in found] for title, found in named.items()}
+    plain = {
+        "cases that could not be run": [one_line(error) for error in report.errors],
         "probes": probe_lines(report),
         "arithmetic": [one_line(line) for line in arithmetic_lines(report)],
         "exhaustive": exhaustive_lines(report),
         "speed of copy and torch": speed_lines(report),
         "notes": [one_line(note) for note in report.notes],
     }
+    told |= {title: list(map(escaped, lines)) for title, lines in plain.items()}
+    first = ("unsupported or in error", "cases that could not be run", "worst elements")
+    return {title: told[title] for title in (*first, *told)}
 
 
 def speed_lines(report: Report) -> list[str]:

@@ -1,8 +1,12 @@
-"""Findings of one variant and the cases that were run, from which causes are told."""
+"""What causes are told from: the findings of one variant, the cases that were run, their logits, and sizes of errors."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from oracles.formats import FORMATS, Values, decode
 from softcheck.cases.case import Case
 from softcheck.contract import WRONG_KINDS
 from softcheck.operations.arithmetic import Arithmetic
@@ -15,6 +19,28 @@ FEWEST_WIDTHS = 8
 FEWEST_FAILING = 3
 """Wrong ones for the same."""
 
+_MOST_ELEMENTS = 2**16
+"""Elements of the largest case whose logits are looked at."""
+
+_BEYOND_ROUNDING = 4.0
+"""Errors over their bounds that a step in a narrower type, or in an unlucky order, seldom reaches."""
+
+_FAR, _FAR_ULPS, _FAR_SUM = 64.0, 16.0, 0.125
+"""Rounding to 16 bits reaches no error that is so many times its bound and of so many ULPs, or so large a deviation of a sum.
+
+This holds at the width where it first shows. In bfloat16 these ULPs are an eighth of the value, and the probe's rows hide more than
+that in the columns at their ends.
+"""
+
+_MOST = 0.75
+"""Share of the findings with a sign that must agree on it."""
+
+_TOO_LARGE = frozenset({"softmax", "log_softmax"})
+"""Operations whose answers grow where terms of the sum are left out."""
+
+_TOO_SMALL = frozenset({"logsumexp", "cross_entropy", "attention_logsumexp"})
+"""Operations whose answers shrink there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -24,7 +50,6 @@ class Evidence:
     cases: dict[str, Case]
     rows: Mapping[str, int]
     """Judged rows of each case."""
-    by_case: Mapping[str, Sequence[Finding]]
     operation: str = "softmax"
     """The operation by which the findings were judged."""
     dtype: str = ""
@@ -33,46 +58,29 @@ class Evidence:
     """The arithmetic under which no error of the cases would be a finding; None if there is none."""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     """The values of the operation's parameters."""
+    computing: str = ""
+    """Options that name another operation whose answers the variant gives, which explains all wrong values; empty if there is none."""
+    damages_memory: bool = False
+    """True if writes out of bounds were found that may be behind anything else."""
 
-    def without(self, ids: frozenset[str]) -> "Evidence":
-        """Returns the evidence that is left without the findings of these ids."""
-        left = [f for f in self.findings if f.id not in ids]
-        return replace(self, findings=left, by_case=_by_case(left))
+    def without(self, cause: Cause) -> "Evidence":
+        """Returns the evidence that is left without the findings of a cause."""
+        return replace(self, findings=[f for f in self.findings if f.id not in cause.findings])
 
     def wrong_cases(self) -> list[Case]:
         """The cases on which values are wrong."""
-        return [self.cases[c] for c, found in self.by_case.items() if c in self.cases and any(map(is_wrong, found))]
+        wrong = dict.fromkeys(f.case for f in self.findings if is_wrong(f))
+        return [self.cases[case_id] for case_id in wrong if case_id in self.cases]
+
+    def wrong_and_right(self) -> tuple[list[Case], list[Case]]:
+        """The cases whose logits are looked at: those on which values are wrong, and the others."""
+        wrong = {case.id for case in self.wrong_cases()}
+        small = [case for case in self.cases.values() if is_looked_at(case)]
+        return [case for case in small if case.id in wrong], [case for case in small if case.id not in wrong]
 
     def of_probes(self, *names: str) -> list[Finding]:
         """The findings of some probes."""
         return [f for f in self.findings if f.probe in names]
-
-
-def evidence_of(
-    findings: Sequence[Finding],
-    cases: Sequence[Case],
-    rows: Mapping[str, int] | None = None,
-    *,
-    operation: str = "softmax",
-    weaker: Arithmetic | None = None,
-    parameters: Mapping[str, Parameter] | None = None,
-    dtype: str = "",
-) -> Evidence:
-    """Returns an operation's findings with the cases that were run, all of one dtype, and with their numbers of judged rows by id.
-
-    Left out, ``rows`` are all rows. ``weaker`` is an arithmetic that allows the errors of all cases.
-    """
-    run = {case.id: case for case in cases}
-    judged = rows or {case.id: case.shape[0] for case in cases}
-    dtype = dtype or (cases[0].dtype if cases else "")
-    return Evidence(findings, run, judged, _by_case(findings), operation, dtype, weaker, parameters or {})
-
-
-def _by_case(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
-    found: dict[str, list[Finding]] = {}
-    for finding in findings:
-        found.setdefault(finding.case, []).append(finding)
-    return found
 
 
 def is_wrong(finding: Finding) -> bool:
@@ -83,3 +91,85 @@ def is_wrong(finding: Finding) -> bool:
 def cause_of(findings: Sequence[Finding], text: str, *, mend: str = "", declare: str = "", right_on: str = "") -> Cause:
     """Returns the cause of some findings in words, with the usual fix, or with a declaration and what is right then."""
     return Cause(text=text, mend=mend, declare=declare, right_on=right_on, findings=tuple(f.id for f in findings))
+
+
+def is_looked_at(case: Case) -> bool:
+    """True if a case has elements, and few enough that its logits are looked at."""
+    return 0 not in case.shape and case.shape[0] * case.shape[1] <= _MOST_ELEMENTS
+
+
+def values_of(case: Case) -> Values:
+    """The logits of a case, [rows, columns]."""
+    return decode(case.bits(case.shape[0]), FORMATS[case.dtype])
+
+
+def peaks(values: Values) -> Values:
+    """The largest finite logit of each of the rows that have any."""
+    highest: Values = np.where(np.isfinite(values), values, -np.inf).max(axis=1)
+    return highest[np.isfinite(highest)]
+
+
+def largest_size(case: Case) -> float:
+    """The largest |x| of a case's finite logits; 0 where none is finite."""
+    values = np.abs(values_of(case))
+    return float(np.where(np.isfinite(values), values, 0.0).max(initial=0.0))
+
+
+def row_of(finding: Finding, evidence: Evidence) -> Values | None:
+    """The logits of a finding's row, [columns]: of its case, or as the finding holds them; None where neither is known."""
+    case, dtype = evidence.cases.get(finding.case), evidence.dtype
+    if case is not None and finding.row is not None and is_looked_at(case):
+        return np.asarray(values_of(case)[finding.row])
+    bits = None if finding.around is None else finding.around.row
+    if bits is None or dtype not in FORMATS:
+        return None
+    fmt = FORMATS[dtype]
+    return decode(np.array([int(word, 16) for word in bits.split()], dtype=fmt.storage), fmt)
+
+
+def may_be_rounding(finding: Finding) -> bool:
+    """True if a finding shows an error that is so near to its bound that rounding alone may make it."""
+    share = finding.facts.over_bound
+    return share is not None and share < _BEYOND_ROUNDING
+
+
+def is_far(finding: Finding) -> bool:
+    """True if a finding shows an error that rounding to 16 bits does not make in the shortest row in which it shows."""
+    facts = finding.facts
+    if facts.over_bound is None or facts.over_bound < _FAR:
+        return False
+    return facts.ulps >= _FAR_ULPS if facts.ulps is not None else abs(facts.sum_off or 0.0) >= _FAR_SUM
+
+
+def sums_too_small(findings: Iterable[Finding]) -> bool:
+    """True if sums are known and most of them miss 1 by less than nothing, beyond rounding."""
+    known = [(f, f.facts.sum_off) for f in findings if f.facts.sum_off is not None]
+    return (
+        bool(known)
+        and sum(by < 0 for _, by in known) >= _MOST * len(known)
+        and any(by < 0 and not may_be_rounding(f) for f, by in known)
+    )
+
+
+def as_of_left_out(findings: Iterable[Finding], limit: int, operation: str) -> bool | None:
+    """True if answers err as they do where the columns from ``limit`` on take no part; None if nothing tells it.
+
+    A softmax and its logarithm are then too large, a softmax perhaps 0 from that column on, and a sum's logarithm and a loss too
+    small. Of other operations the sign tells nothing.
+    """
+    told = [agrees for f in findings if (agrees := _agrees(f, limit, operation)) is not None]
+    return sum(told) >= _MOST * len(told) if told else None
+
+
+def _agrees(finding: Finding, limit: int, operation: str) -> bool | None:
+    if operation not in _TOO_LARGE | _TOO_SMALL:
+        return None
+    facts = finding.facts
+    if facts.sum_off is not None:
+        return facts.sum_off > 0
+    output, expected = facts.output, facts.expected
+    if output is None or expected is None or math.isnan(output) or math.isnan(expected):
+        return None
+    if operation in _TOO_SMALL:
+        return output < expected
+    return output > expected or (output == 0 and finding.column is not None and finding.column >= limit)

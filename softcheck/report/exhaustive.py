@@ -8,14 +8,11 @@ from oracles.formats import bits_hex
 from softcheck.cases.exhaustive import Domain
 from softcheck.contract import Violation
 from softcheck.judge.measurement import Extreme
-from softcheck.report.environment import environment
 from softcheck.report.figures import plural
-from softcheck.report.figures_of import octaves, with_figures
-from softcheck.report.findings import finding_of, witness_of
+from softcheck.report.findings import FindingSource, octaves, with_figures, with_places, witness_of
 from softcheck.report.model import CaseResult, Exhaustive, Finding, Report, VariantResult, Verdict, Witness
-from softcheck.report.places import with_places
-from softcheck.report.reproduce import bits_command, finding_id
-from softcheck.run.exhaust import Exhausted, LeftOut
+from softcheck.report.reproduce import bits_command, environment
+from softcheck.run.exhaust import Exhausted
 from softcheck.run.protocol import Ready
 
 
@@ -55,43 +52,19 @@ def _row(result: Exhausted, ready: Ready) -> VariantResult:
 
 def findings(result: Exhausted, ready: Ready, *, of_row: bool) -> tuple[Finding, ...]:
     """Findings of one domain. The reproducing command saves the failing row (``of_row``), or runs the domain again."""
-    found = [_finding(result, violation, ready, of_row=of_row) for violation in result.measurement.violations]
-    if result.left_out is not None:
-        found.append(_not_run(result, result.left_out, ready))
+    source = FindingSource(result.variant, result.domain.dtype, result.declaration, ready.backend)
+    run_again, left = _run_again(result, ready), result.left_out
+    found = []
+    for violation in result.measurement.violations:
+        saves = of_row and violation.row is not None
+        again = row_command(result.variant, result.domain, violation.row or 0) if saves else run_again
+        found.append(source.finding(violation, result.case_id, again))
+    if left is not None:
+        words = f"given up: {left.over.why}; {left.parts} of {left.of} parts were not run, {left.rows:,} rows, row "
+        words += f"{left.first_row} the first; expected an output of each"
+        violation = Violation(left.over.kind, words, left.parts)
+        found.append(source.finding(violation, result.case_id, run_again, not_run=True))
     return tuple(sorted(found, key=lambda f: f.known is not None))
-
-
-def _finding(result: Exhausted, violation: Violation, ready: Ready, *, of_row: bool) -> Finding:
-    again = (
-        row_command(result.variant, result.domain, violation.row)
-        if of_row and violation.row is not None
-        else _run_again(result, ready)
-    )
-    return finding_of(
-        violation,
-        result.case_id,
-        again,
-        variant=result.variant,
-        dtype=result.domain.dtype,
-        declaration=result.declaration,
-        backend=ready.backend,
-    )
-
-
-def _not_run(result: Exhausted, left: LeftOut, ready: Ready) -> Finding:
-    """Returns one finding for everything that was not run.
-
-    No declared defect explains it: unmade calls show nothing.
-    """
-    return Finding(
-        id=finding_id(result.variant, result.domain.dtype, left.over.kind, f"not run: {result.case_id}"),
-        kind=left.over.kind,
-        case=result.case_id,
-        message=f"given up: {left.over.why}; {left.parts} of {left.of} parts were not run, {left.rows:,} rows, row "
-        f"{left.first_row} the first; expected an output of each",
-        reproduce=_run_again(result, ready),
-        count=left.parts,
-    )
 
 
 def _is_complete(result: Exhausted) -> bool:

@@ -1,27 +1,26 @@
 """The output formats by name. A renderer is imported when it is asked for, so that listing formats costs nothing."""
 
-from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeAlias
 
 from softcheck.errors import UsageError, near_matches
+from softcheck.report.compare import Comparison
 from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import PLAIN, Display
 from softcheck.tracing.model import Trace
 
-if TYPE_CHECKING:
-    from softcheck.report.compare import Comparison
+Result: TypeAlias = Report | SpeedReport | Trace | Comparison
 
 FORMATS: dict[str, str] = {
     "table": "softcheck.report.table:render",
     "summary": "softcheck.report.table:render_summary",
     "json": "softcheck.report.json_format:render",
     "markdown": "softcheck.report.markdown:render",
-    "html": "softcheck.report.page.report_page:render",
-    "github": "softcheck.report.github:render",
-    "sarif": "softcheck.report.sarif:render",
-    "junit": "softcheck.report.junit:render",
-    "gitlab": "softcheck.report.gitlab:render",
+    "html": "softcheck.report.page.pages:report_page",
+    "github": "softcheck.report.ci:github",
+    "sarif": "softcheck.report.ci:sarif",
+    "junit": "softcheck.report.ci:junit",
+    "gitlab": "softcheck.report.ci:gitlab",
 }
 """The formats of a report, and the functions that draw it."""
 
@@ -29,7 +28,7 @@ SPEED_FORMATS: dict[str, str] = {
     "table": "softcheck.report.speed_text:render_table",
     "json": "softcheck.report.json_format:render",
     "markdown": "softcheck.report.speed_text:render_markdown",
-    "html": "softcheck.report.page.speed_page:render",
+    "html": "softcheck.report.page.pages:speed_page",
 }
 """The formats of what ``softcheck bench`` measured, and the functions that draw it."""
 
@@ -37,44 +36,38 @@ SPEED_FORMATS: dict[str, str] = {
 TRACE_FORMATS: dict[str, str] = {
     "table": "softcheck.report.trace_text:render",
     "json": "softcheck.report.json_format:render",
-    "html": "softcheck.report.page.trace_page:render",
+    "html": "softcheck.report.page.pages:trace_page",
 }
 """The formats of what ``softcheck trace`` recorded, and the functions that draw it."""
 
+COMPARISON_FORMATS: dict[str, str] = {
+    "table": "softcheck.report.compare_text:render_table",
+    "markdown": "softcheck.report.compare_text:render_markdown",
+    "json": "softcheck.report.compare_text:render_json",
+    "html": "softcheck.report.page.pages:comparison_page",
+    "github": "softcheck.report.compare_text:render_github",
+}
+"""The formats of a comparison, and the functions that draw it."""
+
+_OF: dict[type[Result], tuple[str, dict[str, str]]] = {
+    Report: ("a report", FORMATS),
+    SpeedReport: ("a benchmark", SPEED_FORMATS),
+    Trace: ("a trace", TRACE_FORMATS),
+    Comparison: ("a comparison", COMPARISON_FORMATS),
+}
 
 WITH_BASELINE: Final = ("html",)
 """The formats that draw a comparison with a baseline beside the report."""
 
 
-def render(report: Report, name: str, display: Display = PLAIN, baseline: "Comparison | None" = None) -> str:
-    """Renders a report in the named format, ending in a newline. Raises UsageError for a name that is not one.
+def render(result: Result, name: str, display: Display = PLAIN, baseline: Comparison | None = None) -> str:
+    """Renders a result in the named format, ending in a newline. Raises UsageError for a name that is not one of its formats.
 
-    A format that is not one of ``WITH_BASELINE`` leaves the comparison with a baseline out.
+    A comparison with a baseline stands in a report's formats ``WITH_BASELINE`` alone.
     """
-    if name not in FORMATS:
-        raise UsageError(f"there is no output format {name!r}; {near_matches(name, list(FORMATS))}")
-    renderer = _named(FORMATS[name])
-    return str(renderer(report, display, baseline) if name in WITH_BASELINE else renderer(report, display))
-
-
-def render_speed(report: SpeedReport, name: str) -> str:
-    """Renders a benchmark in the named format, ending in a newline.
-
-    Raises UsageError for a name that is not one of its formats.
-    """
-    if name not in SPEED_FORMATS:
-        raise UsageError(f"a benchmark has no format {name!r}; it can be drawn as {', '.join(SPEED_FORMATS)}")
-    return str(_named(SPEED_FORMATS[name])(report))
-
-
-def render_trace(trace: Trace, name: str, display: Display = PLAIN) -> str:
-    """Renders a trace in the named format, ending in a newline. Raises UsageError for a name that is not one of its formats."""
-    if name not in TRACE_FORMATS:
-        raise UsageError(f"a trace has no format {name!r}; it can be drawn as {', '.join(TRACE_FORMATS)}")
-    return str(_named(TRACE_FORMATS[name])(trace, display))
-
-
-def _named(place: str) -> Callable[..., object]:
-    module, _, function = place.partition(":")
-    renderer: Callable[..., object] = getattr(import_module(module), function)
-    return renderer
+    what, formats = _OF[type(result)]
+    if name not in formats:
+        raise UsageError(f"{what} has no format {name!r}; {near_matches(name, list(formats))}")
+    module, _, function = formats[name].partition(":")
+    beside = (baseline,) if baseline is not None and name in WITH_BASELINE else ()
+    return str(getattr(import_module(module), function)(result, display, *beside))

@@ -1,34 +1,22 @@
 """The report for a pull request or an issue: GitHub-flavoured Markdown, findings folded away under the table."""
 
 import re
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Callable, Iterable
 
 from softcheck.report import content
-from softcheck.report.content import FindingGroup
+from softcheck.report.content import Column
 from softcheck.report.model import Report, VariantResult
 from softcheck.report.output import PLAIN, Display
+from softcheck.report.templates import drawn
 
 
 def render(report: Report, _display: Display = PLAIN) -> str:
     """Markdown: summary, environment, one table per dtype, then collapsible details."""
-    first, *rest = content.heading(report)
-    lines = ["## softcheck", "", f"**{escape(content.summary(report))}**", "", f"{escape(first)}  "]
-    lines += ["  \n".join(escape(line) for line in rest), ""]
-    for dtype, results in content.by_dtype(report).items():
-        lines += [f"### {escape(dtype)}", "", *_table(report, results), ""]
-    for line in content.lines_below(report):
-        lines += [escape(line), ""]
-    for title, body in _blocks(report):
-        lines += [
-            f"<details><summary>{escape(title)}</summary>",
-            "",
-            *body[: -1 if not body[-1] else None],
-            "",
-            "</details>",
-            "",
-        ]
-    return "\n".join(lines).rstrip("\n") + "\n"
+    filters: dict[str, Callable[..., object]] = {"md": escape, "code": code, "fence": fence, "cell_of": _cell_of}
+    filters |= {"one_line": content.one_line, "command": content.command}
+    blocks = content.blocks(report, code, lambda line: escape(line.strip()))
+    values = {"report": report, "content": content, "columns": content.columns(report), "blocks": blocks}
+    return drawn("report.md", values, filters).rstrip("\n") + "\n"
 
 
 def escape(text: str) -> str:
@@ -39,12 +27,12 @@ def escape(text: str) -> str:
 
 def code(text: str) -> str:
     """A code span that holds the text, whatever backticks it has; in a table cell pipes need ``cell`` as well."""
-    fence = _fence(text, least=1)
+    marks = fence(text, least=1)
     pad = " " if text.startswith("`") or text.endswith("`") or not text.strip() else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
+    return f"{marks}{pad}{text}{pad}{marks}"
 
 
-def _fence(text: str, least: int = 3) -> str:
+def fence(text: str, least: int = 3) -> str:
     """More backticks than stand together anywhere in the text."""
     return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
 
@@ -54,83 +42,13 @@ def cell(markdown: str) -> str:
     return markdown.replace("|", "\\|")
 
 
-def _table(report: Report, results: list[VariantResult]) -> Iterator[str]:
-    columns = content.columns(report)
-    yield table_row([escape(c.title.replace("/ ", "/")) for c in columns])
-    yield table_row(["---:" if c.numeric else "---" for c in columns])
-    for result in results:
-        texts = {"variant": cell(code(content.one_line(result.name))), "verdict": _verdict(result)}
-        yield table_row([texts.get(c.title, escape(c.cell(result))) for c in columns])
+def _cell_of(column: Column, result: VariantResult) -> str:
+    if column.title == "variant":
+        return cell(code(content.one_line(result.name)))
+    is_bold = column.title == "verdict" and result.verdict in {"fail", "error"}
+    return f"**{result.verdict}**" if is_bold else escape(column.cell(result))
 
 
 def table_row(cells: Iterable[str]) -> str:
     """A line of a table."""
     return f"| {' | '.join(cells)} |"
-
-
-def _verdict(result: VariantResult) -> str:
-    return f"**{result.verdict}**" if result.verdict in {"fail", "error"} else result.verdict
-
-
-def _blocks(report: Report) -> Iterator[tuple[str, list[str]]]:
-    """Titles and lines of the collapsible parts; a part without lines is left out."""
-    worst = [(result, content.worst_element(result)) for result in report.variants]
-    blocks = {
-        "Findings": _finding_lines(report),
-        "Declared defects": _defect_lines(report),
-        "Unsupported or in error": [
-            f"- {_subject(r)}, {_verdict(r)}: {escape(content.one_line(r.reason))}" for r in report.variants if r.reason
-        ],
-        "Cases that could not be run": [f"- {escape(content.one_line(error))}" for error in report.errors],
-        "Worst elements": [f"- {_subject(result)}: {escape(text)}" for result, text in worst if text],
-    }
-    for title, found in content.details(report).items():
-        blocks[title.capitalize()] = [f"- {escape(line.strip())}" for line in found]
-    yield from ((title, lines) for title, lines in blocks.items() if lines)
-
-
-def _subject(result: VariantResult) -> str:
-    return code(content.subject(result))
-
-
-def _finding_lines(report: Report) -> list[str]:
-    lines = []
-    for group in content.finding_groups(report, known=False):
-        lines.append(
-            f"- {_subject(group.result)}, {escape(group.fault)}: {code(content.one_line(group.first.message))}"
-        )
-        lines += [f"  Fix: {escape(group.mend)}"] if group.mend else []
-        lines += _example(group)
-    return lines
-
-
-def _defect_lines(report: Report) -> list[str]:
-    lines = []
-    groups = content.finding_groups(report, known=True)
-    for (subject, reason), explained in groupby(groups, lambda g: (_subject(g.result), g.first.known)):
-        for group in explained:
-            lines.append(f"- {subject}, {escape(group.extent)}: {escape(content.one_line(reason or ''))}")
-            lines += _example(group)
-    return lines
-
-
-def _example(group: FindingGroup) -> list[str]:
-    """The place of the first finding, and the command that shows it again, as parts of a list item."""
-    others = f" ({escape(group.others)})" if group.others else ""
-    text = content.command(group.first.reproduce)
-    fence = _fence(text)
-    return [
-        f"  at {code(content.place(group.first))}, finding {code(content.one_line(group.first.id))}{others}",
-        "",
-        f"  {fence}console",
-        f"  $ {text}",
-        *(f"  {line}" for line in content.save_lines(group.first)),
-        f"  {fence}",
-        "",
-        *_script(content.script_lines(group.first)),
-    ]
-
-
-def _script(lines: list[str]) -> list[str]:
-    fence = _fence("\n".join(lines))
-    return [f"  {fence}python", *(f"  {line}".rstrip() for line in lines), f"  {fence}", ""] if lines else []

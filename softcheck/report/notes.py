@@ -1,10 +1,10 @@
-"""Remarks in a report beside its figures: one line for each, in the report's order."""
+"""Remarks in a report beside its figures, and limits of sizes: those that a variant refuses, and those too wide to compile."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from softcheck.cases.case import Case
-from softcheck.contract import BOUNDED_KINDS, WRONG_KINDS, FindingKind
+from softcheck.contract import BOUNDED_KINDS, WRONG_KINDS, FindingKind, Violation
 from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.fitting import in_words
 from softcheck.judge.measurement import Measurement
@@ -12,15 +12,20 @@ from softcheck.judge.merge import merge
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.outcome import Coverage
 from softcheck.report import probes
+from softcheck.report.evidence import is_looked_at, largest_size
 from softcheck.report.figures import plural
-from softcheck.report.logits import is_looked_at, largest_size
-from softcheck.report.model import VariantResult
+from softcheck.report.findings import FindingSource
+from softcheck.report.model import Finding, VariantResult
+from softcheck.report.reproduce import reproduce_command
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult
+from softcheck.run.session import CaseMeasurement
+from softcheck.run.size_limits import SizeLimit, size_limits
+from softcheck.run.widths import WidthLimit
 from softcheck.toolchain.ptx import contradictions
+from softcheck.variants.builtin.declarations import DECLARED
 from softcheck.variants.declaration import Declaration, KnownDefect
 from softcheck.variants.recognised import Recognised
-from softcheck.variants.registry import BUILTIN_OF, WITH_MASKS
 
 _MOST_PLACES = 8
 
@@ -46,8 +51,7 @@ def calls(facts: Mapping[str, Recognised]) -> tuple[str, ...]:
 
 
 def _is_built_in(name: str) -> bool:
-    named = name.partition("@")[0]
-    return named in WITH_MASKS or any(named in variants for variants in BUILTIN_OF.values())
+    return name.partition("@")[0] in DECLARED
 
 
 def never_run(coverage: Coverage | None) -> str | None:
@@ -189,3 +193,82 @@ def _truncation(run: Run) -> tuple[str, ...]:
     if not cut:
         return ()
     return (f"{len(cut)} cases were cut to their first rows under the interpreter; a GPU runs them whole",)
+
+
+class SizeLimits:
+    """Limits of one variant in one dtype.
+
+    A size that a declared defect explains, or that is promised, is a finding and no limit.
+    """
+
+    def __init__(
+        self, run: Run, source: FindingSource, results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult]
+    ) -> None:
+        self._options = run.options
+        self._source = source
+        own = (source.variant, source.dtype)
+        self._uncompiled: list[WidthLimit] = [w for w in run.width_limits if (w.variant, w.dtype) == own]
+        self._too_wide = [
+            result.case
+            for result in results
+            if any(result.case.shape[1] > limit.holds_to for limit in self._uncompiled)
+            and result.measurement.skipped is not None
+        ]
+        self._refused: dict[SizeLimit, list[Case]] = {
+            limit: [r.case for r in results if any(map(limit.covers, r.measurement.violations))]
+            for limit in size_limits(results, probed)
+        }
+
+    def cover(self, violation: Violation, case_id: str) -> bool:
+        """True if a broken promise is a limit's, and no declared defect's."""
+        source = self._source
+        reason = source.declaration.explanation(violation, case_id, source.dtype, source.backend)
+        return reason is None and any(limit.covers(violation) for limit in self._refused)
+
+    @property
+    def holds(self) -> str | None:
+        """Words for the size up to which the verdict holds, with the reason, for the verdict's line."""
+        said = [f"to {limit.holds_to} columns; {limit}" for limit in self._uncompiled]
+        sizes = [limit for limit in self._refused if limit.measure is not None]
+        said += [f"to {limit.answered} {limit.measure}; {limit.refused} are refused" for limit in sizes]
+        if len(sizes) < len(self._refused):
+            said.append("where there are elements; inputs without any are refused")
+        return "; ".join(said) or None
+
+    def notes(self) -> list[str]:
+        """One sentence for each limit."""
+        budget = self._options.compile_seconds
+        said = [
+            f"judged to {w.holds_to} columns: {w}, more than --compile-seconds {budget:g}" for w in self._uncompiled
+        ]
+        for limit, cases in self._refused.items():
+            said.append(f"{limit.words}{f' ({len(cases)} cases, {cases[0].id} the first)' if cases else ''}")
+        return said
+
+    def findings(self) -> list[Finding]:
+        """Returns the limits as findings, one each, if every size is promised."""
+        if not self._options.require_all_sizes:
+            return []
+        found = [self._finding(limit.kind, limit.words, cases) for limit, cases in self._refused.items()]
+        for w in self._uncompiled:
+            words = (
+                f"not judged beyond {w.holds_to} columns: {w}; expected an output, which --require-all-sizes promises"
+            )
+            found.append(self._finding(FindingKind.SIZE_REFUSED, words, self._too_wide))
+        return found
+
+    def _finding(self, kind: FindingKind, message: str, cases: Sequence[Case]) -> Finding:
+        variant, dtype, _, backend, _ = self._source
+        if cases:
+            smallest = min(cases, key=lambda case: (case.shape[0] * case.shape[1], case.id))
+            shown, again = smallest.id, reproduce_command(variant, smallest, backend, ())
+        else:
+            probe = "empties" if kind is FindingKind.EMPTY_REFUSED else "sizes"
+            shown = f"probe/{probe}"
+            again = f"softcheck report --variant {variant} --dtype {dtype} --probe {probe} --device {backend}"
+        # No declared defect explains a size that is promised.
+        violation, source = (
+            Violation(kind, message, max(1, len(cases))),
+            self._source._replace(declaration=Declaration()),
+        )
+        return source.finding(violation, shown, f"{again} --require-all-sizes")

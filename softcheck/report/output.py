@@ -1,10 +1,9 @@
 """Destination of a report: a file, written whole or not at all, or standard output; and its display capabilities."""
 
 import os
+import secrets
 import shutil
 import sys
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,9 +58,9 @@ def check_writable(path: str) -> None:
     if not target.parent.is_dir():
         raise UsageError(f"--output {path!r}: there is no folder {str(target.parent)!r}; make it or name another file")
     try:
-        handle, temporary = _temporary(target)
-        os.close(handle)
-        Path(temporary).unlink()
+        temporary = _temporary(target)
+        temporary.touch(exist_ok=False)
+        temporary.unlink()
     except OSError as error:
         raise UsageError(
             f"--output {path!r}: no file can be made in {str(target.parent)!r} ({error.strerror}); name another folder"
@@ -110,29 +109,20 @@ def _is_special(target: Path) -> bool:
     return target.exists() and not target.is_file() and not target.is_dir()
 
 
-def _temporary(target: Path) -> tuple[int, str]:
-    return tempfile.mkstemp(prefix=".softcheck-", suffix=".tmp", dir=target.parent)
+def _temporary(target: Path) -> Path:
+    return target.with_name(f".softcheck-{secrets.token_hex(8)}.tmp")
 
 
 def _replace(target: Path, data: bytes) -> None:
-    handle, temporary = _temporary(target)
+    temporary = _temporary(target)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(_mode(target))
-        Path(temporary).replace(target)
+        if target.exists():
+            temporary.chmod(target.stat().st_mode & 0o7777)
+        temporary.replace(target)
     except BaseException:
-        with suppress(FileNotFoundError):
-            Path(temporary).unlink()
+        temporary.unlink(missing_ok=True)
         raise
-
-
-def _mode(target: Path) -> int:
-    """Permissions of the file to replace, or of a new file under the process's umask."""
-    if target.exists():
-        return target.stat().st_mode & 0o7777
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask

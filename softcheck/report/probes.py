@@ -7,14 +7,14 @@ from fnmatch import fnmatchcase
 
 from softcheck.contract import Violation
 from softcheck.operations.operation import Operation, value_in_words
-from softcheck.probes.outcome import NOTHING_TO_TRY, KernelArithmetic, RandomRows, SeenRegime
+from softcheck.probes.outcome import NOTHING_TO_TRY, KernelArithmetic
 from softcheck.probes.registry import MEETINGS, PROBES, SLICES, described
-from softcheck.report.findings import finding_of
+from softcheck.report.findings import FindingSource
 from softcheck.report.model import Finding
-from softcheck.report.reproduce import bits_command, in_time
+from softcheck.report.reproduce import bits_command
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult, ProbeTask
-from softcheck.variants.declaration import Declaration, KnownDefect
+from softcheck.variants.declaration import KnownDefect
 
 _PREFIX = "probe/"
 
@@ -22,30 +22,17 @@ _NUMBER = re.compile(r"\b\d+\b")
 
 
 def findings(
-    probed: Sequence[ProbeResult],
-    run: Run,
-    declaration: Declaration,
-    is_limited: Callable[[Violation, str], bool] = lambda _violation, _case: False,
+    probed: Sequence[ProbeResult], source: FindingSource, is_limited: Callable[[Violation, str], bool]
 ) -> Iterator[Finding]:
     """Returns findings of the probes of one variant in one dtype, but for refusals of sizes beyond its limit."""
     for result in probed:
         task = result.task
         for shown in result.conclusion.findings:
-            violation, case_id = shown.violation, result.case_id(shown.label)
-            if is_limited(violation, case_id):
-                continue
-            yield finding_of(
-                violation,
-                case_id,
-                in_time(
-                    probe_command(task, run.ready.backend, shown.label), violation.kind, run.options.seconds_per_call
-                ),
-                variant=task.variant,
-                dtype=task.dtype,
-                declaration=declaration,
-                backend=run.ready.backend,
-                save=None if shown.witness is None else bits_command(task.variant, task.dtype, shown.witness),
-            )
+            case_id = result.case_id(shown.label)
+            if not is_limited(shown.violation, case_id):
+                save = None if shown.witness is None else bits_command(task.variant, task.dtype, shown.witness)
+                again = probe_command(task, source.backend, shown.label)
+                yield source.finding(shown.violation, case_id, again, save=save)
 
 
 def probe_command(task: ProbeTask, backend: str, label: str = "") -> str:
@@ -78,11 +65,6 @@ def arithmetic_of(probed: Iterable[ProbeResult]) -> KernelArithmetic | None:
     return next((found for result in probed if (found := result.conclusion.arithmetic) is not None), None)
 
 
-def sampled_by(probed: Iterable[ProbeResult]) -> RandomRows | None:
-    """The extent of the random rows that probes judged; None if none drew any."""
-    return RandomRows.total(result.conclusion.sampled for result in probed)
-
-
 def not_judged(at_defaults: Iterable[str], operation: Operation, probed: Iterable[ProbeResult]) -> tuple[str, ...]:
     """The options of a function, and the head dimension of attention, that no probe varied."""
     varied = {name for result in probed for name in result.conclusion.varied}
@@ -91,11 +73,6 @@ def not_judged(at_defaults: Iterable[str], operation: Operation, probed: Iterabl
         *(name for name in at_defaults if name not in varied),
         *(f"{name} other than {value_in_words(value)}" for name, value in dimensions.items() if name not in varied),
     )
-
-
-def regimes_of(probed: Iterable[ProbeResult]) -> tuple[SeenRegime, ...] | None:
-    """The variant's regimes, if a probe has looked for them."""
-    return next((r.conclusion.regimes for r in probed if r.conclusion.regimes), None)
 
 
 def explains_any(defect: KnownDefect, probed: Iterable[ProbeResult]) -> bool:

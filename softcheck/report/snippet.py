@@ -1,6 +1,7 @@
 """A few lines of torch that show one finding without softcheck's judge."""
 
 import shlex
+from typing import Any
 
 from oracles.formats import FORMATS
 from softcheck.cases.case import GENERATED
@@ -8,6 +9,7 @@ from softcheck.cases.families import operation_of
 from softcheck.contract import VALUE_KINDS, FindingKind
 from softcheck.operations.registry import operation
 from softcheck.report.model import Finding, Report, VariantResult
+from softcheck.report.templates import drawn
 
 _SHOWN_BY_ONE_ROW = VALUE_KINDS | {FindingKind.UNWRITTEN_OUTPUT}
 
@@ -43,49 +45,25 @@ def snippet_of(finding: Finding, result: VariantResult, report: Report) -> str |
     is_named = case is not None and (
         operation_of(case.family) is not None or (case.definition is not None and case.definition.operands is not None)
     )
+    values: dict[str, Any] = {"finding": finding, "result": result, "report": report, "of_case": "", "bits": None}
     shows = finding.kind in _SHOWN_BY_ONE_ROW and result.dtype in FORMATS
     if shows and shrunk is not None:
-        return _called(_literal(shrunk, report, result), "print(y)", finding, result, report)
-    if shows and around is not None and around.row is not None and not is_named:
-        return _called(_literal(around.row, report, result), _printed(finding, 0, result), finding, result, report)
-    if case is None or case.definition is not None or case.family == GENERATED or finding.row is None:
+        values |= {"bits": shrunk, "printed": "print(y)"}
+    elif shows and around is not None and around.row is not None and not is_named:
+        values |= {"bits": around.row, "printed": _printed(finding, 0, result)}
+    elif (
+        case is None
+        or case.definition is not None
+        or case.family == GENERATED
+        or finding.row is None
+        or finding.kind not in _SHOWN_BY_ONE_ROW | {FindingKind.WRONG_LAYOUT}
+    ):
         return None
-    if finding.kind not in _SHOWN_BY_ONE_ROW | {FindingKind.WRONG_LAYOUT}:
-        return None
-    device = "cuda" if report.environment.backend == "cuda" else "cpu"
-    made = [
-        "from softcheck.calling.call import place",
-        "from softcheck.cases import corpus",
-        "names = corpus.builtin_names()",
-        f"case = next(c for c in corpus.load(names) if c.id == {case.id!r})",
-        f"x = place(case.bits({finding.row + 1}), case.format, case.layout, torch.device({device!r})).view",
-    ]
-    of_case = f".on(case, {finding.row + 1})" if is_named else ""
-    return _called(made, _printed(finding, finding.row, result), finding, result, report, of_case)
-
-
-def _literal(bits: str, report: Report, result: VariantResult) -> list[str]:
-    rows = ", ".join(f"[{', '.join(f'0x{word}' for word in row.split())}]" for row in bits.split(";"))
-    moved = ".cuda()" if report.environment.backend == "cuda" else ""
-    width = FORMATS[result.dtype].width
-    return [f"x = torch.tensor([{rows}], dtype=torch.uint{width}).view(torch.{result.dtype}){moved}"]
-
-
-def _called(
-    made: list[str], printed: str, finding: Finding, result: VariantResult, report: Report, of_case: str = ""
-) -> str:
-    lines = ["import os, torch"]
-    if report.environment.backend == "interpreter":
-        lines.append('os.environ["TRITON_INTERPRET"] = "1"')
-    if finding.kind is FindingKind.UNWRITTEN_OUTPUT:
-        lines.append('torch.set_deterministic_debug_mode("warn")  # new memory is filled with NaN')
-    lines += [
-        "from softcheck.variants.registry import load",
-        *made,
-        f"y = load({result.name!r}){of_case}.function(x)",
-        printed,
-    ]
-    return "\n".join(lines) + "\n"
+    else:
+        values["printed"] = _printed(finding, finding.row, result)
+        values["of_case"] = f".on(case, {finding.row + 1})" if is_named else ""
+    width = FORMATS[result.dtype].width if values["bits"] else None
+    return drawn("snippet.py.txt", {**values, "width": width})
 
 
 def _printed(finding: Finding, row: int, result: VariantResult) -> str:

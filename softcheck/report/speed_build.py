@@ -1,15 +1,14 @@
 """Draws the speed model from samples: medians, intervals, ratios within rounds, words."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from oracles.formats import FORMATS
 from softcheck.operations.operation import Operation
-from softcheck.report.speed_model import ShapeSpeed, SpeedFigures, SpeedMean
+from softcheck.report.model import TORCH, ShapeSpeed, SpeedFigures, SpeedMean
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.statistics import Interval, Word, geometric_mean, median_interval, ratio_interval, word
 from softcheck.variants.declaration import Declaration
-
-TORCH = "torch"
 
 
 def gb_per_s(samples: ShapeSamples, seconds: float, computed: Operation) -> float:
@@ -46,13 +45,10 @@ def shape_speed(samples: ShapeSamples, declarations: Mapping[str, Declaration], 
     copy, by_torch = median_interval(samples.copy.seconds), median_interval(samples.torch.seconds)
     declared = next((declarations[s.name] for s in samples.variants if s.name in declarations), Declaration())
     computed = declared.computed
+    same = ("dtype", "rows", "columns", "operands", "rounds", "stopped", "cache", "alarms", "clock_mhz", "wall_seconds")
     return ShapeSpeed(
-        dtype=samples.dtype,
-        rows=samples.rows,
-        columns=samples.columns,
         reference=reference,
         operation=declared.operation,
-        operands=samples.operands,
         copy_seconds=copy,
         copy_gb_per_s=_copied(samples, computed) / copy.mid / 1e9,
         torch_seconds=by_torch,
@@ -60,12 +56,7 @@ def shape_speed(samples: ShapeSamples, declarations: Mapping[str, Declaration], 
         torch_tflop_per_s=tflop_per_s(samples, by_torch.mid, computed),
         torch_way=next(iter(samples.torch.notes), None),
         variants=tuple(_figures(s, samples, against, declarations.get(s.name)) for s in samples.variants),
-        rounds=samples.rounds,
-        stopped=samples.stopped,
-        cache=samples.cache,
-        alarms=samples.alarms,
-        clock_mhz=samples.clock_mhz,
-        wall_seconds=samples.wall_seconds,
+        **{name: getattr(samples, name) for name in same},
     )
 
 
@@ -91,28 +82,27 @@ def means(shapes: Sequence[ShapeSpeed]) -> tuple[SpeedMean, ...]:
 def _figures(
     sampled: Sampled, samples: ShapeSamples, against: Sampled | None, declaration: Declaration | None
 ) -> SpeedFigures:
+    told: dict[str, Any] = {"variant": sampled.name, "notes": sampled.notes, "max_ulp": sampled.max_ulp}
     if not sampled.seconds:
-        return SpeedFigures(
-            variant=sampled.name, reason=sampled.reason or "not measured", notes=sampled.notes, max_ulp=sampled.max_ulp
-        )
+        return SpeedFigures(reason=sampled.reason or "not measured", **told)
     seconds = median_interval(sampled.seconds)
     copy_share = ratio_interval(samples.copy.seconds, sampled.seconds)
     faster = ratio_interval(against.seconds, sampled.seconds) if against is not None and against.seconds else None
-    moved = _moved(samples, declaration)
+    computed, size = (declaration or Declaration()).computed, FORMATS[samples.dtype].itemsize
+    traffic = None if declaration is None else declaration.traffic
+    moved = None if traffic is None else traffic.elements(samples.rows, samples.columns)
     return SpeedFigures(
-        variant=sampled.name,
         seconds=seconds,
         launch_seconds=median_interval(sampled.launch_seconds) if sampled.launch_seconds else None,
         method=sampled.method,
-        gb_per_s=gb_per_s(samples, seconds.mid, (declaration or Declaration()).computed),
-        tflop_per_s=tflop_per_s(samples, seconds.mid, (declaration or Declaration()).computed),
+        gb_per_s=gb_per_s(samples, seconds.mid, computed),
+        tflop_per_s=tflop_per_s(samples, seconds.mid, computed),
         copy_share=copy_share,
         times_faster=faster,
         word=None if sampled is against else _word(faster, sampled, against, samples.rounds),
-        traffic_gb_per_s=None if moved is None else moved * FORMATS[samples.dtype].itemsize / seconds.mid / 1e9,
+        traffic_gb_per_s=None if moved is None else moved * size / seconds.mid / 1e9,
         roofline_share=None if moved is None else copy_share.mid * moved / (2 * samples.rows * samples.columns),
-        max_ulp=sampled.max_ulp,
-        notes=sampled.notes,
+        **told,
     )
 
 
@@ -120,9 +110,3 @@ def _word(faster: Interval | None, sampled: Sampled, against: Sampled | None, ro
     if faster is None or against is None:
         return None
     return "AMBIGUOUS" if sampled.too_short or against.too_short else word(faster, rounds)
-
-
-def _moved(samples: ShapeSamples, declaration: Declaration | None) -> int | None:
-    if declaration is None or declaration.traffic is None:
-        return None
-    return declaration.traffic.elements(samples.rows, samples.columns)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from softcheck.report import content, figures
 from softcheck.report.markdown import escape, table_row
-from softcheck.report.model import SpeedReport
-from softcheck.report.speed_model import ShapeSpeed, SpeedFigures, SpeedMean
+from softcheck.report.model import ShapeSpeed, SpeedFigures, SpeedMean, SpeedReport
+from softcheck.report.output import PLAIN, Display
 from softcheck.speed.statistics import Interval
 
 Row = list[str]
@@ -84,7 +84,7 @@ def remarks(report: SpeedReport) -> list[str]:
     return [*lines, "interrupted: the figures are of what had been measured by then"] if report.interrupted else lines
 
 
-def render_table(report: SpeedReport) -> str:
+def render_table(report: SpeedReport, _display: Display = PLAIN) -> str:
     """Plain text, columns aligned, ending in a newline."""
     lines = heading(report)
     for table in tables(report):
@@ -94,7 +94,7 @@ def render_table(report: SpeedReport) -> str:
     return "\n".join([*lines, "", _closing(report)]) + "\n"
 
 
-def render_markdown(report: SpeedReport) -> str:
+def render_markdown(report: SpeedReport, _display: Display = PLAIN) -> str:
     """GitHub-flavoured Markdown."""
     lines = ["## softcheck bench", "", *(f"{escape(line)}  " for line in heading(report))]
     for table in tables(report):

@@ -1,6 +1,6 @@
 """The report for a terminal: a table of verdicts, then what to look at and how to see it again."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from itertools import groupby
 
@@ -14,7 +14,6 @@ from softcheck.report import content, figures
 from softcheck.report.content import Column, FindingGroup
 from softcheck.report.model import Report, VariantResult, Verdict
 from softcheck.report.output import PLAIN, Display
-from softcheck.report.shared_groups import shared_groups
 
 UNBOUNDED_WIDTH = 2000
 """Width where nothing may wrap: wider than any row of the table."""
@@ -145,33 +144,39 @@ def _place(result: VariantResult) -> str:
 
 def _table(columns: list[Column], results: list[VariantResult], *, gap: int = 2, squeeze: bool = False) -> Table:
     """A table whose list of findings may wrap, down to a readable width; squeezed, so may the names, to any width."""
-    table = empty_table(gap)
-    for column in columns:
-        title = column.title.replace(" ", "\n")
-        foldable = column.title == "findings" or (squeeze and column.title == "variant")
-        least = FINDINGS_WIDTH if column.title == "findings" else 0 if squeeze else UNBOUNDED_WIDTH
-        cells = [column.cell(result) for result in results]
-        add_column(table, title, cells, numeric=column.numeric, foldable=foldable, least=least)
-    for result in results:
-        table.add_row(*(Text(c.cell(result), style=_style(c, result)) for c in columns))
+    folded = {"findings": FINDINGS_WIDTH} | ({"variant": 0} if squeeze else {})
+    rows = [[Text(column.cell(result), style=_style(column, result)) for column in columns] for result in results]
+    titles = [(column.title.replace(" ", "\n"), column.numeric) for column in columns]
+    table = table_of(titles, rows, folded, gap=gap, least=0 if squeeze else UNBOUNDED_WIDTH)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
-def empty_table(gap: int) -> Table:
-    """A table with a line below its heading alone, and ``gap`` blanks between columns."""
-    return Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
+def table_of(
+    titles: Iterable[tuple[str, bool]],
+    rows: Sequence[Sequence[Text]],
+    folded: Mapping[str, int],
+    *,
+    gap: int = 2,
+    least: int = UNBOUNDED_WIDTH,
+) -> Table:
+    """A table without its rows, with a line below its heading alone, and ``gap`` blanks between columns.
 
-
-def add_column(table: Table, title: str, cells: Iterable[str], *, numeric: bool, foldable: bool, least: int) -> None:
-    """Adds a column as wide as its cells, or ``least`` if that is less; 0 lets it shrink to any width."""
-    widest = max(map(cell_len, [*title.split("\n"), *cells]))
-    table.add_column(
-        title,
-        justify="right" if numeric else "left",
-        no_wrap=not foldable,
-        min_width=min(widest, least) or None,
-        overflow="fold",
-    )
+    ``titles`` tell the columns, each with True if it holds numbers. A column is as wide as its cells, or ``least`` if that is less; one that
+    is ``folded`` may wrap down to the width given there. 0 lets a column shrink to any width.
+    """
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
+    for i, (title, is_number) in enumerate(titles):
+        widest = max(map(cell_len, [*title.split("\n"), *(row[i].plain for row in rows)]))
+        table.add_column(
+            title,
+            justify="right" if is_number else "left",
+            no_wrap=title not in folded,
+            min_width=min(widest, folded.get(title, least)) or None,
+            overflow="fold",
+        )
+    return table
 
 
 def _style(column: Column, result: VariantResult) -> str:
@@ -183,16 +188,10 @@ def _blocks(report: Report, *, details: bool) -> Iterator[tuple[str, list[str]]]
 
     Without ``details`` only the blocks that explain why a row did not pass are yielded.
     """
-    worst = [(result, content.worst_element(result)) for result in report.variants]
     blocks = {
         "findings": _finding_lines(report),
         "declared defects": _defect_lines(report),
-        "unsupported or in error": [
-            f"{content.subject(r)}: {r.verdict}: {content.one_line(r.reason)}" for r in report.variants if r.reason
-        ],
-        "cases that could not be run": [content.one_line(error) for error in report.errors],
-        "worst elements": [f"{content.subject(result)}: {text}" for result, text in worst if text],
-        **content.details(report),
+        **content.blocks(report),
     }
     yield from ((title, lines) for title, lines in blocks.items() if lines and (details or title in _NOT_PASSED))
 
@@ -201,11 +200,17 @@ _NOT_PASSED = ("findings", "unsupported or in error", "cases that could not be r
 
 
 def _finding_lines(report: Report) -> list[str]:
+    """The groups by variant and the dtypes that show them; each stands once, as the first of these dtypes shows it."""
+    shared: dict[str, dict[tuple[str, ...], list[FindingGroup]]] = {}
+    for groups in content.shared_groups(report):
+        dtypes = tuple(dict.fromkeys(group.result.dtype for group in groups))
+        shared.setdefault(groups[0].result.name, {}).setdefault(dtypes, []).append(groups[0])
     lines = []
-    for subject, groups in shared_groups(report):
-        lines.append(subject)
-        for group in groups:
-            lines += [f"  {text}" for text in group_lines(group)]
+    for name, of_dtypes in shared.items():
+        for dtypes, firsts in of_dtypes.items():
+            shown = f"; shown in {dtypes[0]}" if dtypes[1:] else ""
+            lines.append(f"{content.one_line(name)} {content.one_line(', '.join(dtypes))}{shown}")
+            lines += [f"  {text}" for group in firsts for text in group_lines(group)]
     return lines
 
 
@@ -219,7 +224,6 @@ def group_lines(group: FindingGroup) -> list[str]:
         f"  $ {content.command(group.first.reproduce)}",
     ]
     lines += [f"  {line}" for line in content.save_lines(group.first)]
-    lines += [f"    {line}" for line in content.script_lines(group.first)]
     return [*lines, f"  {group.others}"] if group.others else lines
 
 

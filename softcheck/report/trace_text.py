@@ -1,7 +1,6 @@
 """A trace for a terminal: a table of the steps of each row, then the row's figures and the step with the largest error."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from io import StringIO
 
 from rich.console import Console
@@ -11,7 +10,7 @@ from rich.text import Text
 from softcheck.report import figures
 from softcheck.report.content import one_line
 from softcheck.report.output import PLAIN, Display
-from softcheck.report.table import UNBOUNDED_WIDTH, add_column, console_of, empty_table, print_line, stripped
+from softcheck.report.table import UNBOUNDED_WIDTH, console_of, print_line, stripped, table_of
 from softcheck.tracing.model import PHASES, Trace, TracedFigure, TracedRow, TracedStep
 
 _LEAST_ULPS = 2.0**-20
@@ -108,28 +107,20 @@ def step_words(step: TracedStep) -> str:
     return one_line(words + (f"; {step.note}" if step.note else ""))
 
 
-@dataclass(frozen=True, slots=True)
-class StepColumn:
-    """A column of the table of steps; ``cell`` gets the step's number, from 1 on, and the step."""
-
-    title: str
-    cell: Callable[[int, TracedStep], str]
-    numeric: bool = True
-
-
-_COLUMNS = (
-    StepColumn("", lambda number_, _: str(number_)),
-    StepColumn("program", lambda _, step: ",".join(map(str, step.program)), numeric=False),
-    StepColumn("phase", lambda _, step: PHASES[step.phase], numeric=False),
-    StepColumn("step", lambda _, step: step_words(step), numeric=False),
-    StepColumn("column", lambda _, step: figures.NOT_MEASURED if step.at is None else str(step.at)),
-    StepColumn("value", lambda _, step: number(step.value)),
-    StepColumn("exact", lambda _, step: number(step.exact)),
-    StepColumn("ULP\nso far", lambda _, step: ulps(step.error)),
-    StepColumn("ULP\nalone", lambda _, step: ulps(step.own)),
-    StepColumn("type", lambda _, step: one_line(step.dtype), numeric=False),
-    StepColumn("line", lambda _, step: figures.NOT_MEASURED if step.line is None else str(step.line)),
-)
+_COLUMNS: dict[str, tuple[Callable[[int, TracedStep], str], bool]] = {
+    "": (lambda number_, _: str(number_), True),
+    "program": (lambda _, step: ",".join(map(str, step.program)), False),
+    "phase": (lambda _, step: PHASES[step.phase], False),
+    "step": (lambda _, step: step_words(step), False),
+    "column": (lambda _, step: figures.NOT_MEASURED if step.at is None else str(step.at), True),
+    "value": (lambda _, step: number(step.value), True),
+    "exact": (lambda _, step: number(step.exact), True),
+    "ULP\nso far": (lambda _, step: ulps(step.error), True),
+    "ULP\nalone": (lambda _, step: ulps(step.own), True),
+    "type": (lambda _, step: one_line(step.dtype), False),
+    "line": (lambda _, step: figures.NOT_MEASURED if step.line is None else str(step.line), True),
+}
+"""The columns of the table of steps: cells of a step and its number, from 1 on, and True if they are numbers."""
 _LEAST_WORDS = 24
 """Width down to which the words of a step may wrap."""
 _NARROW = ("", "phase", "value", "exact", "ULP\nso far", "ULP\nalone", "line")
@@ -142,18 +133,16 @@ def _fitting(console: Console, row: TracedRow) -> Iterator[Table | str]:
     if console.measure(whole, options=console.options.update(width=UNBOUNDED_WIDTH)).minimum <= console.width:
         yield whole
         return
-    yield _table(row, [column for column in _COLUMNS if column.title in _NARROW])
+    yield _table(row, _NARROW)
     for i, step in enumerate(row.steps):
         yield f"{i + 1}. {PHASES[step.phase]}: {step_words(step)}"
 
 
-def _table(row: TracedRow, columns: Sequence[StepColumn]) -> Table:
-    table = empty_table(gap=2)
-    for column in columns:
-        is_words = column.title == "step"
-        cells = [column.cell(i + 1, step) for i, step in enumerate(row.steps)]
-        least = _LEAST_WORDS if is_words else UNBOUNDED_WIDTH
-        add_column(table, column.title, cells, numeric=column.numeric, foldable=is_words, least=least)
-    for i, step in enumerate(row.steps):
-        table.add_row(*(Text(column.cell(i + 1, step)) for column in columns), style="bold" if i == row.born else "")
+def _table(row: TracedRow, titles: Iterable[str]) -> Table:
+    columns = {title: _COLUMNS[title] for title in titles}
+    rows = [[Text(cell(i + 1, step)) for cell, _ in columns.values()] for i, step in enumerate(row.steps)]
+    kinds = [(title, is_number) for title, (_, is_number) in columns.items()]
+    table = table_of(kinds, rows, {"step": _LEAST_WORDS})
+    for i, cells in enumerate(rows):
+        table.add_row(*cells, style="bold" if i == row.born else "")
     return table

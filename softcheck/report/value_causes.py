@@ -1,18 +1,168 @@
-"""Causes that values have in common: every case with such a row is wrong, and no other case is."""
+"""Causes that values have in common: rows with such values are wrong and no others are, or errors are those of rounding."""
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from softcheck.cases.case import Case
-from softcheck.report.evidence import FEWEST_FAILING, FEWEST_WIDTHS, Evidence, cause_of, is_wrong
-from softcheck.report.logits import is_looked_at, values_of
-from softcheck.report.model import Cause
+from softcheck.contract import BOUNDED_KINDS, FindingKind
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.report.evidence import (
+    FEWEST_FAILING,
+    FEWEST_WIDTHS,
+    Evidence,
+    cause_of,
+    is_far,
+    is_looked_at,
+    is_wrong,
+    peaks,
+    values_of,
+)
+from softcheck.report.model import Cause, Finding
+from softcheck.report.width_causes import of_widths, widest_sweep
+
+_LOW = -32.0
+"""The highest number that is plausibly meant to stand for -inf: its exponential is 0 beside ordinary logits in 16 bits."""
+
+_NEAR = 2.0**-6
+"""Relative error within which an output is that of equal logits, whatever the format: twice bfloat16's spacing and some rounding."""
+
+_OTHERS = frozenset({"torch_transforms", "first_rows"})
+"""Probes that compare a call with one that is right, so that rounding explains none of their findings."""
+
+_OF_OVERFLOW = frozenset({FindingKind.NAN_MISMATCH, FindingKind.INF_MISMATCH, FindingKind.OUT_OF_RANGE})
 
 
-@dataclass(frozen=True, slots=True)
-class _Feature:
+def of_magnitudes(evidence: Evidence) -> Cause | None:
+    """NaN, infinities or zeros for rows whose largest logit is higher or lower than in any right case, where there is an exponential."""
+    if evidence.operation == "softmax_backward":
+        return None
+    kinds = {f.kind for f in evidence.findings}
+    failing, passing = (
+        [p for case in cases if (p := peaks(values_of(case))).size] for cases in evidence.wrong_and_right()
+    )
+    if len(failing) < FEWEST_FAILING or len(passing) < FEWEST_WIDTHS or not kinds & _OF_OVERFLOW:
+        return None
+    low, high = min(found.min() for found in passing), max(found.max() for found in passing)
+    below = [found.min() for found in failing if found.min() < low]
+    above = [found.max() for found in failing if found.max() > high]
+    if not all(found.min() < low or found.max() > high for found in failing):
+        return None
+    where = [f"a logit is {min(above):.3g} or more"] if above else []
+    where += [f"a row's largest logit is {max(below):.3g} or less"] if below else []
+    does = " or ".join([*(["overflows"] if above else []), *(["underflows"] if below else [])])
+    return cause_of(
+        [f for f in evidence.findings if is_wrong(f)],
+        f"wrong wherever {' or '.join(where)}, right where rows' largest logits are {low:.3g} to {high:.3g}: the exponential {does}",
+        mend="subtract the row's maximum before the exponential",
+    )
+
+
+def of_rounding(evidence: Evidence) -> Cause | None:
+    """Findings of errors, where those of all cases are within what rounding to the input's format allows.
+
+    A sum that may be kept in 16 bits allows nearly everything in wide rows, so that widths come before it where the narrowest row that is wrong errs by
+    more than rounding does.
+    """
+    if evidence.weaker is None or evidence.dtype not in ("float16", "bfloat16"):
+        return None
+    steps = _rounded(evidence.weaker)
+    first = widest_sweep(evidence)
+    if not steps or (first is not None and is_far(first) and of_widths(evidence) is not None):
+        return None
+    found = [
+        f
+        for f in evidence.findings
+        if f.kind in BOUNDED_KINDS and (f.probe is None or (f.probe not in _OTHERS and not is_far(f)))
+    ]
+    return cause_of(
+        found,
+        f"{' and '.join(steps)} seem to be rounded to {evidence.dtype}: none of these errors is larger than that makes it",
+        mend="convert to float32 before anything is computed, and round the result alone",
+    )
+
+
+def _rounded(arithmetic: Arithmetic) -> list[str]:
+    """The steps whose results an arithmetic rounds to the input's format; empty if it rounds none."""
+    said = {"intermediate results": arithmetic.intermediate, "sums": arithmetic.accumulation}
+    return [words for words, kept_in in said.items() if kept_in == "input"]
+
+
+def of_masked_rows(evidence: Evidence) -> Cause | None:  # noqa: PLR0911 - one for each kind of evidence
+    """Rows of -inf alone, or queries that see no key, that give numbers, where nothing else is wrong or the numbers tell why."""
+    masked = [
+        f
+        for f in evidence.findings
+        if f.kind is FindingKind.NAN_MISMATCH
+        and f.facts.reason == "hidden_row"
+        and f.facts.expected is not None
+        and math.isnan(f.facts.expected)
+    ]
+    if not masked:
+        return None
+    others = [f for f in evidence.findings if is_wrong(f) and f not in masked]
+    who = "queries that see no key" if all(f.facts.query is not None for f in masked) else "rows of -inf alone"
+    if all(f.facts.output == 0 for f in masked):
+        return cause_of(
+            masked,
+            f"{who} give 0 rather than NaN",
+            mend="leave out the replacement of an empty sum or of a maximum of -inf",
+            declare='fully_masked="zero"',
+            right_on="rows that are not fully masked",
+        )
+    counted: list[Finding] = []
+    if others and evidence.operation == "attention":
+        # An answer outside of all values that a query sees holds some that are hidden from it.
+        mixed = [f for f in others if f.kind is FindingKind.OUT_OF_RANGE]
+        beside = {f.case for f in mixed}
+        if not mixed or any(f.case not in beside for f in others):
+            return None
+        text = f"{who} give numbers rather than NaN, and other answers hold values of keys that are hidden"
+        return cause_of([*masked, *others], f"{text}: what is hidden counts")
+    if others:
+        # Equal outputs are those of equal logits, which a finite number in place of -inf makes. A mask that is ignored or the wrong way
+        # round shows what it hides, beside ordinary logits too.
+        visible = [f for f in others if f.kind is FindingKind.MASKED_NOT_ZERO and f.case in evidence.cases]
+        if not _are_equal(masked, evidence) or not all(_is_low(f, evidence.cases[f.case]) for f in visible):
+            return None
+        beside = {f.case for f in visible}
+        counted = [f for f in others if f.case in beside]
+        # Of a mask that is the wrong way round, rows without a hidden logit are NaN.
+        if any(f.kind is FindingKind.NAN_MISMATCH for f in others if f not in counted):
+            return None
+    also = ", and beside logits as low" if counted else ""
+    return cause_of(
+        [*masked, *counted],
+        f"{who} give numbers rather than NaN: a finite number stands for -inf, so that what is hidden counts there{also}",
+        mend="fill what is hidden with -inf; or write zeros there, and declare fully_masked=zero",
+    )
+
+
+def _is_low(finding: Finding, case: Case) -> bool:
+    """True if the logits of a finding's row are as low as a number that is to stand for -inf."""
+    if finding.row is None or not is_looked_at(case):
+        return False
+    highest = peaks(values_of(case)[finding.row : finding.row + 1])
+    return bool((highest <= _LOW).all())
+
+
+def _are_equal(findings: Sequence[Finding], evidence: Evidence) -> bool:
+    """True if the outputs of all cases are those of a row of equal logits, and some row has two or more."""
+    widths = [(f, evidence.cases[f.case].shape[1]) for f in findings if f.case in evidence.cases]
+    return any(columns > 1 for _, columns in widths) and all(
+        _is_of_equal_logits(f, columns, evidence.operation) for f, columns in widths
+    )
+
+
+def _is_of_equal_logits(finding: Finding, columns: int, operation: str) -> bool:
+    expected = {"softmax": 1.0 / columns, "log_softmax": -math.log(columns)}.get(operation)
+    output = finding.facts.output
+    return expected is not None and output is not None and math.isclose(output, expected, rel_tol=_NEAR)
+
+
+class _Feature(NamedTuple):
     """A number that the rows of a case have, the largest of all rows."""
 
     words: str
@@ -24,10 +174,7 @@ class _Feature:
 
 def of_values(evidence: Evidence) -> Cause | None:
     """Findings of cases whose rows hold certain values, where all of these are wrong and all others right."""
-    wrong = {case.id for case in evidence.wrong_cases()}
-    looked_at = [case for case in evidence.cases.values() if is_looked_at(case)]
-    failing = [case for case in looked_at if case.id in wrong]
-    passing = [case for case in looked_at if case.id not in wrong]
+    failing, passing = evidence.wrong_and_right()
     if len(failing) < FEWEST_FAILING or len(passing) < FEWEST_WIDTHS:
         return None
     of_failing = [list(_features(case, evidence)) for case in failing]

@@ -7,8 +7,16 @@ from softcheck.facts import Sizes, Sweep, Where
 from softcheck.probes.predicate import PADDED, class_of
 from softcheck.probes.shape_plan import Shape
 from softcheck.probes.shape_predicate import shapes_where
-from softcheck.report.error_sizes import as_of_left_out, may_be_rounding, sums_too_small
-from softcheck.report.evidence import FEWEST_FAILING, FEWEST_WIDTHS, Evidence, cause_of, is_wrong
+from softcheck.report.evidence import (
+    FEWEST_FAILING,
+    FEWEST_WIDTHS,
+    Evidence,
+    as_of_left_out,
+    cause_of,
+    is_wrong,
+    may_be_rounding,
+    sums_too_small,
+)
 from softcheck.report.model import Cause, Finding
 
 _FEWEST_FAMILIES = 2

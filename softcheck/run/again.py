@@ -7,20 +7,19 @@ call: answers that depend on earlier calls are a fault too. What neither shows w
 variant has damaged, or a loaded machine.
 """
 
-import contextlib
 import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from softcheck.contract import FindingKind, Violation
-from softcheck.errors import SoftcheckError
-from softcheck.run.blame import Answer, fresh, kind_of
+from softcheck.errors import SoftcheckError, TooLittleMemoryError
+from softcheck.run.blame import again_alone, alone, kind_of, lay_idle
 from softcheck.run.blames import Fault
-from softcheck.run.calls import load, make
+from softcheck.run.calls import Answer, Limit, fresh, load, make, make_in_order
 from softcheck.run.pool import Pool, SessionClosedError
 from softcheck.run.process import DeviceRuinedError, Worker, WorkerDiedError
-from softcheck.run.protocol import Call, Measured, TrialDone
+from softcheck.run.protocol import Call, Measured, Started, TrialDone, TrialStarted
 
 REPEATS = 3
 """Calls in a new process, of which one must show a finding again."""
@@ -37,10 +36,9 @@ _RAISED = re.compile(r"(\w+): .* at (\S+:\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A call whose result has findings, and the calls of its variant that its process had served before."""
+    """The latest call of a process, and the calls of its variant that the process had served before."""
 
     call: Call
-    violations: tuple[Violation, ...]
     before: tuple[Call, ...]
     was_loaded: bool
     """True if the variant had been loaded, and so called once, before all others."""
@@ -48,12 +46,11 @@ class Sighting:
     """Other variants that the process had served."""
 
     @classmethod
-    def of(cls, worker: Worker, place: int, violations: Sequence[Violation]) -> "Sighting":
-        """The sighting of a call by its place among those of its process."""
-        call = worker.calls[place]
-        before = tuple(one for one in worker.calls[:place] if one.variant == call.variant)
-        others = tuple(sorted(worker.served - {call.variant}))
-        return cls(call, tuple(violations), before, call.variant in worker.loaded, others)
+    def of(cls, worker: Worker) -> "Sighting":
+        """The sighting of the call that a worker has begun last."""
+        *earlier, call = worker.calls
+        before = tuple(one for one in earlier if one.variant == call.variant)
+        return cls(call, before, call.variant in worker.loaded, tuple(sorted(worker.served - {call.variant})))
 
 
 def unshown(pool: Pool, call: Call, violations: Sequence[Violation]) -> dict[Fault, Violation]:
@@ -61,59 +58,49 @@ def unshown(pool: Pool, call: Call, violations: Sequence[Violation]) -> dict[Fau
 
     Crashes and timeouts were repeated when they came (``run.blame``).
     """
-    declared = pool.blames.declarations.get(call.variant)
     found = {_fault(call, violation): violation for violation in reversed(violations)}
     return {
         fault: violation
         for fault, violation in found.items()
         if fault.kind not in (FindingKind.CRASH, FindingKind.TIMEOUT)
-        and not pool.blames.is_shown(fault)
-        and (declared is None or declared.explanation(violation, call.name, call.dtype, pool.ready.backend) is None)
+        and fault not in pool.blames.shown
+        and not pool.blames.is_declared(call.variant, call.dtype, violation, call.name, pool.ready.backend)
     }
 
 
-def again(pool: Pool, seen: Sighting, expected: type[Answer]) -> Answer | WorkerDiedError | None:
+def again(pool: Pool, seen: Sighting, violations: Sequence[Violation]) -> Answer | WorkerDiedError | None:
     """Shows the findings of a call again; returns None if the result stands, and else the answer that the call gives alone.
 
     A result stands whose findings all show again, or whose call can't be made again here. Notes in ``pool.blames`` tell what did not
     show.
     """
     call, blames = seen.call, pool.blames
-    missing = unshown(pool, call, seen.violations)
+    missing = unshown(pool, call, violations)
     if not missing:
         return None
-    is_known = all(blames.fruitless(fault) >= MOST_LOOKS for fault in missing)
+    is_known = all(blames.fruitless[fault] >= MOST_LOOKS for fault in missing)
     answer: Answer | WorkerDiedError | None = None
-    for answer in _alone(pool, call, expected, 1 if is_known else REPEATS):
-        if answer is None:
-            return None
-        if isinstance(answer, WorkerDiedError):
+    for answer in _alone(pool, call, 1 if is_known else REPEATS):
+        if answer is None or isinstance(answer, WorkerDiedError):
             return answer
         _strike(pool, call, missing, answer)
         if not missing:
             return None
     shown = None if is_known else _after_those_before(pool, seen)
+    where = f"{call.variant}, {call.dtype}, {call.name}"
     if shown is not None:
         kinds = ", ".join(fault.kind for fault in missing)
         _strike(pool, call, missing, shown)
         if not missing:
-            blames.note(
-                f"{call.variant}, {call.dtype}, {call.name}: {kinds} after the calls before it in its process, and not alone: its answers depend on "
-                "earlier calls"
+            blames.notes.append(
+                f"{where}: {kinds} after the calls before it in its process, and not alone: its answers depend on earlier calls"
             )
             return None
     beside = f"; other variants had run in the process ({', '.join(seen.others)})" if seen.others else ""
     for fault, violation in missing.items():
-        blames.look_was_fruitless(fault)
-        blames.note(
-            f"{call.variant}, {call.dtype}, {call.name}: seen once, not again alone: {violation.kind} ({violation.message}){beside}"
-        )
+        blames.fruitless[fault] += 1
+        blames.notes.append(f"{where}: seen once, not again alone: {violation.kind} ({violation.message}){beside}")
     return answer
-
-
-def violations_of(answer: Measured | TrialDone) -> tuple[Violation, ...]:
-    """The violations of an answer."""
-    return answer.measurement.violations if isinstance(answer, Measured) else answer.outcome.violations
 
 
 def _fault(call: Call, violation: Violation) -> Fault:
@@ -121,63 +108,98 @@ def _fault(call: Call, violation: Violation) -> Fault:
     return Fault(call.variant, call.dtype, violation.kind, "" if place is None else " ".join(place.groups()))
 
 
-def _strike(pool: Pool, call: Call, missing: dict[Fault, Violation], answer: Measured | TrialDone) -> None:
+def _strike(pool: Pool, call: Call, missing: dict[Fault, Violation], answer: Answer) -> None:
     """Takes off what an answer shows, which needs not be shown again."""
-    for violation in violations_of(answer):
+    for violation in answer.result.violations:
         fault = _fault(call, violation)
-        pool.blames.show(fault)
+        pool.blames.shown.add(fault)
         missing.pop(fault, None)
 
 
-def _alone(pool: Pool, call: Call, expected: type[Answer], times: int) -> Iterator[Answer | WorkerDiedError | None]:
+def _alone(pool: Pool, call: Call, times: int) -> Iterator[Answer | WorkerDiedError | None]:
     """Yields the answers that a call gives in one new process, or the end of that; None if it can't be made there."""
-    is_over = False
-    with fresh(pool.take(fresh=True), pool) as worker:
+    with fresh(pool) as worker:
         for _ in range(times):
-            answer: Measured | TrialDone | None
+            ruined = None
             try:
                 answer = make(worker, call, lambda: pool.waits(call.variant))
-            except DeviceRuinedError as ruined:
-                pool.bury(worker, ruined)
-                answer, is_over = ruined.reply, True
+            except DeviceRuinedError as died:
+                pool.bury(worker, died)
+                answer = ruined = died.reply
             except WorkerDiedError as died:
                 pool.bury(worker, died)
-                pool.blames.confirm(call.variant, kind_of(died))
+                pool.blames.shown.add(Fault(call.variant, "", kind_of(died)))
                 yield died
                 return
             except SessionClosedError:
                 raise
             except SoftcheckError:
                 answer = None
-            if answer is None or (_skipped(answer) is not None and not violations_of(answer)):
-                yield None
-                return
-            assert isinstance(answer, expected)
-            yield answer
-            if is_over:
+            made = answer if isinstance(answer, Measured | TrialDone) else None
+            was_made = made is not None and (made.result.skipped is None or bool(made.result.violations))
+            yield made if was_made else None
+            if ruined is not None or not was_made:
                 return
 
 
-def _skipped(answer: Measured | TrialDone) -> str | None:
-    """The reason why a call was not made."""
-    return answer.measurement.skipped if isinstance(answer, Measured) else answer.outcome.skipped
-
-
-def _after_those_before(pool: Pool, seen: Sighting) -> Measured | TrialDone | None:
+def _after_those_before(pool: Pool, seen: Sighting) -> Answer | None:
     """The answer of a call after those before it in their order, in a new process; None if it is not got in time."""
     if not seen.before and not seen.was_loaded:
         return None
-    until = time.monotonic() + SECONDS
-    found = None
-    with fresh(pool.take(fresh=True), pool) as worker, contextlib.suppress(SoftcheckError):
+    call, until = seen.call, time.monotonic() + SECONDS
+    with fresh(pool) as worker:
         try:
             if seen.was_loaded:
-                load(worker, seen.call.variant, (seen.call.dtype,), lambda: pool.waits(seen.call.variant))
-            for call in (*seen.before, seen.call):
+                load(worker, call, lambda: pool.waits(call.variant))
+            worker.loaded.add(call.variant)
+            answers = []
+            for answer in make_in_order(worker, (*seen.before, call), lambda _: lambda: pool.waits(call.variant)):
+                answers.append(answer)
                 if time.monotonic() > until:
                     return None
-                found = make(worker, call, lambda: pool.waits(seen.call.variant))
         except WorkerDiedError as died:
             pool.bury(worker, died)
             return None
-    return found
+        except SoftcheckError:
+            return None
+    return answers[-1] if isinstance(answers[-1], Measured | TrialDone) else None
+
+
+_CAUSED_FROM_AFAR = (FindingKind.RAISED, FindingKind.STATE_CHANGED)
+"""Findings in a variant's call that another variant may have caused, by a write beyond its memory or by a thread, if it
+ran in the process before. What is left of that process may not serve another call."""
+
+
+def made(
+    pool: Pool, worker: Worker, call: Call, seconds: Limit, name: str
+) -> tuple[Answer | WorkerDiedError | None, Sighting | None]:
+    """Makes a call on a worker and returns its answer with the sighting; without one the call was made again alone.
+
+    The answer is None if the calls before it have ended the worker. Raises SoftcheckError, with ``name``, if the call can't be made.
+    """
+    answer: Answer | None = None
+    seen: Sighting | None = None
+    try:
+        for reply in pool.ask(worker, call.request, seconds, name):
+            if isinstance(reply, Started | TrialStarted):
+                worker.calls.append(call)
+                seen = Sighting.of(worker)
+            elif isinstance(reply, Measured | TrialDone):
+                answer = reply
+                found = unshown(pool, call, reply.result.violations)
+                worker.is_doubted |= len(worker.served) > 1 and any(f.kind in _CAUSED_FROM_AFAR for f in found)
+    except WorkerDiedError as died:
+        if answer is None and seen is not None:
+            return again_alone(pool, worker, call, died), None
+        if answer is None and not worker.calls:
+            # Nothing has run in this process: what is asked for is to blame, and would end the next process too.
+            raise SoftcheckError(f"{name}: {died}") from None
+        lay_idle(pool, worker.calls, died)
+    except (SessionClosedError, TooLittleMemoryError):
+        raise
+    except SoftcheckError:
+        if answer is not None or seen is None:
+            raise
+        # Memory that an earlier call has damaged may fail softcheck itself.
+        return alone(pool, call), None
+    return answer, seen

@@ -12,8 +12,7 @@ from softcheck.run.plan import timed_shape, timed_together
 from softcheck.run.pool import Devices, Job, Lane, spread
 from softcheck.run.protocol import Ready
 from softcheck.run.session import Session
-from softcheck.speed.samples import Sampled, ShapeSamples
-from softcheck.speed.shapes import Shape
+from softcheck.speed.samples import Sampled, Shape, ShapeSamples
 from softcheck.variants.declaration import Declaration
 
 

@@ -10,11 +10,11 @@ import msgspec
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.registry import Effort
-from softcheck.variants.declaration import Declaration
+from softcheck.variants.declaration import Backend, Declaration
 
 
 class Fault(NamedTuple):
-    """What findings have in common of which one is shown again for all."""
+    """The common part of findings of which one is shown again for all."""
 
     variant: str
     dtype: str
@@ -65,12 +65,13 @@ class Blames:
         self.at_defaults: dict[str, tuple[str, ...]] = {}
         """Parameters of each variant's function that keep their defaults in its calls."""
         self.notes: list[str] = []
-        """Messages on findings that nothing showed again."""
+        """Messages on findings that nothing showed again. A list's and a counter's single steps need no lock."""
+        self.shown: set[Fault] = set()
+        """Faults that a call has shown again. One without a dtype ends the process whatever ran before it."""
+        self.fruitless: Counter[Fault] = Counter()
+        """Findings of each fault that nothing showed again."""
         self._lock = threading.Lock()
         self._found: dict[tuple[str, str], Blame] = {}
-        self._own: set[tuple[str, FindingKind]] = set()
-        self._shown: set[Fault] = set()
-        self._fruitless: Counter[Fault] = Counter()
 
     def add(self, variant: str, dtype: str, blame: Blame) -> None:
         """Records the blame found for a crash of ``variant`` in ``dtype``."""
@@ -79,16 +80,11 @@ class Blames:
         self.on_found(variant, dtype, blame)
 
     def known(self, variants: set[str], dtype: str) -> tuple[str, Blame] | None:
-        """Finds the blame for a crash in this dtype of a process in which ``variants`` ran, and counts the crash.
-
-        Returns the variant whose crash is known with its blame, or None.
-        """
+        """Returns the variant and the blame of a crash in this dtype of a process in which ``variants`` ran, counted once more."""
         with self._lock:
             for (variant, of), blame in self._found.items():
                 if of == dtype and blame.variant in variants:
-                    more = msgspec.structs.replace(blame, crashes=blame.crashes + 1)
-                    self._found[variant, of] = more
-                    return variant, more
+                    return variant, msgspec.structs.replace(blame, crashes=blame.crashes + 1)
         return None
 
     def all(self) -> list[Blame]:
@@ -97,37 +93,7 @@ class Blames:
             found = list(self._found.values())
         return list({(blame.variant, blame.dtype, blame.case): blame for blame in found}.values())
 
-    def confirm(self, variant: str, kind: FindingKind) -> None:
-        """Records that a call of the variant ends its process in this way whatever ran before it."""
-        with self._lock:
-            self._own.add((variant, kind))
-
-    def show(self, fault: Fault) -> None:
-        """Records that a call alone in a new process has shown a fault, or that calls in their order have."""
-        with self._lock:
-            self._shown.add(fault)
-
-    def is_shown(self, fault: Fault) -> bool:
-        """True if the fault has been shown again, so that its further findings need not be."""
-        with self._lock:
-            return fault in self._shown
-
-    def look_was_fruitless(self, fault: Fault) -> None:
-        """Counts a finding of a fault that nothing showed again."""
-        with self._lock:
-            self._fruitless[fault] += 1
-
-    def fruitless(self, fault: Fault) -> int:
-        """Findings of a fault that nothing showed again."""
-        with self._lock:
-            return self._fruitless[fault]
-
-    def note(self, words: str) -> None:
-        """Adds a message on something that was seen once and did not show again."""
-        with self._lock:
-            self.notes.append(words)
-
-    def is_confirmed(self, variant: str, kind: FindingKind) -> bool:
-        """True if a call of the variant is known to end its process in this way whatever ran before it."""
-        with self._lock:
-            return (variant, kind) in self._own
+    def is_declared(self, variant: str, dtype: str, violation: Violation, case: str, backend: Backend) -> bool:
+        """True if a declared defect of the variant explains a broken promise."""
+        declared = self.declarations.get(variant)
+        return declared is not None and declared.explanation(violation, case, dtype, backend) is not None

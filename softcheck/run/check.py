@@ -14,7 +14,7 @@ from softcheck.run.generate import generate
 from softcheck.run.model import Events, GivenUp, Run, RunOptions
 from softcheck.run.plan import covered, timed_shape, timed_together
 from softcheck.run.pool import Devices, Job, Lane, spread
-from softcheck.run.record import Asked, Keeping, Kept, Record, SearchRecord, digest_of, header_of
+from softcheck.run.record import Keeping, Kept, Record, SearchRecord, header_of
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.run.stages import Standings, cases_and_probes, load
 from softcheck.speed.samples import ShapeSamples
@@ -117,8 +117,7 @@ def _open(options: RunOptions, session: Session, keeping: Keeping | None) -> Rec
     """Opens the run's record. Timeouts from before a kill still count."""
     if keeping is None:
         return Record(None, None)
-    asked = {name: getattr(options, name) for name in Asked.__struct_fields__} | {"cases": digest_of(options.cases)}
-    record = Record(keeping, header_of(Asked(**asked), session.ready, keeping), options.cases)
+    record = Record(keeping, header_of(options, session.ready, keeping), options.cases)
     record.remind(session.patience)
     for (variant, dtype), blame in record.blames.items():
         session.blames.add(variant, dtype, blame)

@@ -16,11 +16,8 @@ from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.forms import names_in
 
-_SECONDS = 60.0
-"""Seconds per variant and dtype: many times what all pairs take if few rows are in doubt and the GPU is otherwise
-idle."""
-_SECONDS_BY_TORCH = 5.0
-"""The same where torch judges, for whom all pairs take a minute: the GPU is needed for cases and probes too."""
+_SECONDS = 20.0
+"""Seconds per variant and dtype: several times what all pairs take if few rows are in doubt and the GPU is otherwise idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +106,8 @@ class EveryPair:
         if kept is not None or self._session.patience.over(variant, dtype) is not None:
             return kept, None
         name = f"{variant}, every pair of {dtype} patterns"
-        seconds = _SECONDS_BY_TORCH if each.declaration.computed.accelerator is None else _SECONDS
         try:
-            found = exhaust_within(self._own.session, variant, each.declaration, each.domain, seconds)
+            found = exhaust_within(self._own.session, variant, each.declaration, each.domain, _SECONDS)
             if found.ended is None:
                 self._record.add(Kept(exhausted=found))
                 return found, None

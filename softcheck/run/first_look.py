@@ -1,4 +1,4 @@
-"""A domain's adversarial rows, judged before all others: a verdict within seconds, and how long the rest will take. Imports no torch."""
+"""Looks before a whole domain is judged: at adversarial rows, and at whether the order of columns counts. Imports no torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,12 +9,14 @@ from softcheck.cases.case import GENERATED
 from softcheck.cases.exhaustive import Domain, telling_rows
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import Violation
+from softcheck.errors import UsageError
 from softcheck.judge.measurement import Measurement
 from softcheck.judge.merge import moved
 from softcheck.run.patience import Patience
-from softcheck.run.refused_sizes import around
+from softcheck.run.process import WorkerDiedError
+from softcheck.run.protocol import CompareOrders, OrdersCompared
 from softcheck.run.session import CaseMeasurement, Session
-from softcheck.run.size_limits import SizeLimit, size_limits
+from softcheck.run.size_limits import SizeLimit, around, size_limits
 from softcheck.variants.declaration import Declaration
 
 
@@ -73,3 +75,28 @@ def look(session: Session, variant: str, declaration: Declaration, domain: Domai
         return Look(None, tuple(rows))
     in_domain = moved(found[0].measurement, lambda row: rows[row])
     return Look(replace(found[0], measurement=in_domain), tuple(rows), limits)
+
+
+ROWS_IN_ANY_ORDER = {"cuda": 2**20, "interpreter": 2**10}
+"""Rows that are sampled."""
+
+
+def show_any_order(session: Session, variant: str, declaration: Declaration, dtype: str, columns: int) -> str:
+    """Returns a sentence on the sample that showed that neither the order of a row's elements nor its place counts.
+
+    Raises UsageError if the operation or the variant has another answer for another order.
+    """
+    if "permutations" not in declaration.computed.relations:
+        raise UsageError(f"--any-order: {declaration.operation} has other answers for other orders; leave it out")
+    request = CompareOrders(variant, dtype, columns, ROWS_IN_ANY_ORDER[session.ready.backend], seed=0)
+    try:
+        *_, reply = session.ask(session.take(), request, session.seconds, variant)
+    except WorkerDiedError as died:
+        raise UsageError(f"--any-order: {variant}: {died}; leave it out to judge every row") from None
+    assert isinstance(reply, OrdersCompared)
+    if reply.difference is not None:
+        raise UsageError(f"--any-order: {variant}: {reply.difference}; leave it out to judge every row")
+    return (
+        f"{variant}: judged in one order of each row's elements: {reply.rows:,} sampled rows had the same bits in every order of "
+        "their columns, in other rows of the batch and one alone; a sample is no proof for the others"
+    )

@@ -47,10 +47,8 @@ def import_all(device: str) -> bool:
         os.environ["TRITON_INTERPRET"] = "1"
     import triton  # noqa: F401 - a worker finds it imported
 
-    import softcheck.run.worker
+    import softcheck.run.worker  # noqa: F401
 
-    if for_gpu:
-        import softcheck.judge.device.trust  # noqa: F401
     return for_gpu
 
 
@@ -59,26 +57,27 @@ def serve(device: str, orders: socket.socket) -> None:
     own_folders = {"", str(Path.cwd()), *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
     packages = [folder for folder in sys.path if folder not in own_folders]
     for_gpu = import_all(device)
-    statuses: dict[int, int] = {}
     parent = os.getppid()
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    statuses: dict[int, tuple[int, int]] = {}
+    """Of each worker, by a descriptor that can be read once it has ended: its process ID, and where its status goes."""
     with selectors.DefaultSelector() as selector:
-        selector.register(woken, selectors.EVENT_READ)
         selector.register(orders, selectors.EVENT_READ)
         is_open = True
         while is_open or statuses:
             # A parent's sockets are closed before its children get another parent.
             ready = {key.fd for key, _events in selector.select(None if is_open else _LOOK_SECONDS)}
-            for worker in statuses if not is_open and os.getppid() != parent else ():
+            for worker, _status in statuses.values() if not is_open and os.getppid() != parent else ():
                 with contextlib.suppress(ProcessLookupError):
                     # The group has the processes that a variant has started, too.
                     os.killpg(worker, signal.SIGKILL)
-            if woken in ready:
-                os.read(woken, 4096)
-                _pass_on(statuses)
+            for ended in ready & statuses.keys():
+                selector.unregister(ended)
+                worker, descriptor = statuses.pop(ended)
+                code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+                with contextlib.suppress(OSError):
+                    os.write(descriptor, NUMBER.pack(code))
+                os.close(ended)
+                os.close(descriptor)
             if is_open and orders.fileno() in ready:
                 message, descriptors, _flags, _address = socket.recv_fds(orders, MOST_BYTES, 4)
                 if not message:
@@ -88,25 +87,15 @@ def serve(device: str, orders: socket.socket) -> None:
                 order = msgspec.msgpack.decode(message, type=Order)
                 child = os.fork()
                 if child == 0:
-                    inherited = [selector.fileno(), woken, wake, orders.fileno(), *statuses.values()]
+                    inherited = [selector.fileno(), orders.fileno(), *statuses, *(to for _, to in statuses.values())]
                     _work(device, order, descriptors, packages, inherited, for_gpu=for_gpu)
                 for descriptor in descriptors[:3]:
                     os.close(descriptor)
-                statuses[child] = descriptors[3]
+                ends = os.pidfd_open(child)
+                statuses[ends] = child, descriptors[3]
+                selector.register(ends, selectors.EVENT_READ)
                 with contextlib.suppress(OSError):
                     orders.send(NUMBER.pack(child))
-
-
-def _pass_on(statuses: dict[int, int]) -> None:
-    """Writes the exit statuses of the workers that have ended."""
-    while statuses:
-        child, status = os.waitpid(-1, os.WNOHANG)
-        if child == 0:
-            return
-        descriptor = statuses.pop(child)
-        with contextlib.suppress(OSError):
-            os.write(descriptor, NUMBER.pack(os.waitstatus_to_exitcode(status)))
-        os.close(descriptor)
 
 
 def _work(
@@ -119,8 +108,6 @@ def _work(
     for_gpu: bool,
 ) -> NoReturn:
     """Becomes a worker, as ``python -m softcheck.run.worker`` is in the order's folder and environment."""
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     connection, shown, errors, status = descriptors
     os.dup2(errors, 2)

@@ -114,7 +114,7 @@ def _server(device: str) -> tuple[tuple[object, ...], _Server | None]:
         if key not in _servers:
             if not _servers:
                 atexit.register(_close_all, os.getpid())
-            can_fork = hasattr(socket, "send_fds") and hasattr(os, "fork")
+            can_fork = hasattr(socket, "send_fds") and hasattr(os, "pidfd_open")
             _servers[key] = _Server(device) if can_fork else None
         return key, _servers[key]
 
@@ -122,7 +122,7 @@ def _server(device: str) -> tuple[tuple[object, ...], _Server | None]:
 def fork_worker(device: str, theirs: Connection, shown: int) -> ForkedWorker | None:
     """Forks a worker that answers over ``theirs`` and shows its phase in the file ``shown``.
 
-    Returns None if no server can be had, as where ``os.fork`` is missing; a worker is then started from nothing.
+    Returns None if no server can be had, as where ``os.pidfd_open`` is missing; a worker is then started from nothing.
     """
     key, server = _server(device)
     if server is None:

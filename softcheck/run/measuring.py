@@ -1,30 +1,35 @@
-"""Measurements of a variant's output on a case, and on a part of a domain, in a worker."""
+"""A worker's measurements of a variant: of its output on a case or a part of a domain, of compile times, of orders of columns."""
 
+import itertools
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from oracles.formats import Bits, Format, decode, encode, format_of
+from oracles.formats import FORMATS, Bits, Format, bits_hex, decode, encode, format_of
 from oracles.reference import Reference
 from softcheck.calling.call import (
     INTEGERS,
     TORCH_DTYPES,
     Called,
+    Launched,
     Placed,
     call,
     call_on_device,
     is_out_of_memory,
+    launch,
     place,
     to_bits,
     to_tensor,
 )
-from softcheck.cases.case import Case
-from softcheck.cases.exhaustive import Domain, ascending_patterns
+from softcheck.cases.case import PACKED, Case
+from softcheck.cases.exhaustive import Domain, ascending_patterns, domain, telling_rows
 from softcheck.contract import Violation
-from softcheck.errors import TooLittleMemoryError, UsageError
+from softcheck.errors import TooLittleMemoryError, UninterpretableError, UsageError
 from softcheck.judge import peers as peers_
 from softcheck.judge.by_contract import breaks_bounds, by_contract, judge_call, judge_in_place
 from softcheck.judge.contracts import contract_of
@@ -36,7 +41,8 @@ from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import Operation
 from softcheck.probes.diagnose import Attempt, diagnose
 from softcheck.probes.poison import nan_filled
-from softcheck.run.protocol import RunDomain
+from softcheck.run.protocol import CompareOrders, OrdersCompared, Reply, RunDomain, Started, TryWidth, WidthTried
+from softcheck.toolchain.compile_seconds import METER
 from softcheck.variants.registry import LoadedVariant
 
 _FEWEST_ROWS = 2**16
@@ -246,3 +252,94 @@ def _blocks_of_rows(domain: Domain, start: int, count: int, device: torch.device
         # Integer conversion keeps the low bits, which are the pattern.
         rows[:, :, column] = (blocks >> (width * (domain.columns - 2 - column))).to(INTEGERS[width])[:, None]
     return rows.view(count, domain.columns).view(TORCH_DTYPES[domain.dtype])
+
+
+_TRIED_ROWS = 2
+
+
+def unsplit(operation: Operation, columns: int) -> int:
+    """The widest row of up to so many columns that a call gets as one row; most rows are split where it takes a matrix for each.
+
+    It is more than half as wide, so that a block that is a power of two is the same.
+    """
+    if operation.matrix is None:
+        return columns
+    return next((n for n in range(columns, columns // 2, -1) if operation.matrix(n)[1] == n), columns)
+
+
+def try_width(request: TryWidth, variant: LoadedVariant, device: torch.device) -> Iterator[Reply]:
+    """Calls the variant on two rows of zeros. Cases and probes judge the call, not this.
+
+    The seconds are those that its Triton kernels took to compile. If it launches no Triton kernel, they are the seconds
+    by which the first call took longer than the second.
+    """
+    fmt = FORMATS[request.dtype]
+    columns = unsplit(variant.operation, request.columns)
+    placed = place(np.zeros((_TRIED_ROWS, columns), dtype=fmt.storage), fmt, PACKED, device)
+
+    def call() -> tuple[Launched | None, float]:
+        begun = time.perf_counter()
+        try:
+            launched = launch(variant.function, placed, variant.operation, wait=True)
+        except UninterpretableError:
+            launched = None
+        return launched, time.perf_counter() - begun
+
+    METER.reset()
+    launched, first = call()
+    if launched is None or launched.output is None or launched.fatal:
+        yield WidthTried(seconds=None, fatal=launched is not None and launched.fatal)
+        return
+    seconds: float | None
+    if METER.kernels:
+        seconds = None if METER.has_unknown else METER.seconds
+    else:
+        launched, again = call()
+        seconds = max(0.0, first - again)
+    yield WidthTried(seconds=seconds, of_compiler=METER.kernels > 0, fatal=launched is not None and launched.fatal)
+
+
+def compare_orders(request: CompareOrders, variant: LoadedVariant, device: torch.device) -> Iterator[Reply]:
+    """Calls the variant on sampled rows and yields the first row whose answer depends on order or place, if there is one.
+
+    Half of the rows have random bit patterns; the others begin with telling patterns. Answers are compared as bits, but any NaN is
+    as good as another.
+    """
+    fmt = FORMATS[request.dtype]
+    whole = domain(request.dtype, request.columns)
+    drawn = np.random.default_rng(request.seed)
+    rows = drawn.integers(0, 2**fmt.width, (request.rows, request.columns)).astype(fmt.storage)
+    telling = np.concatenate([whole.bits(number, 1) for number in telling_rows(whole)])[: request.rows // 2]
+    rows[: len(telling)] = telling
+    yield Started(variant.name)
+    first = _answer_bits(variant, to_tensor(rows, fmt, device), request)
+    if isinstance(first, str):
+        yield OrdersCompared(len(rows), first)
+        return
+    lanes = drawn.permutation(len(rows))
+    changes = [(np.arange(len(rows)), order) for order in itertools.permutations(range(request.columns))]
+    changes += [(lanes, tuple(range(request.columns))), (np.arange(1), tuple(range(request.columns)))]
+    for places, order in changes:
+        found = _answer_bits(variant, to_tensor(rows[places][:, order], fmt, device), request)
+        if isinstance(found, str):
+            yield OrdersCompared(len(rows), found)
+            return
+        expected = first[places] if first.ndim == 1 else first[places][:, order]
+        differs = (found != expected).reshape(len(places), -1).any(axis=1)
+        if differs.any():
+            row = places[int(differs.argmax())]
+            words = " ".join(bits_hex(int(bits), fmt) for bits in rows[row])
+            how = "in another row of the batch" if order == changes[0][1] else f"with its columns in the order {order}"
+            yield OrdersCompared(len(rows), f"the row {words} has another answer {how}")
+            return
+    yield OrdersCompared(len(rows), None)
+
+
+def _answer_bits(variant: LoadedVariant, rows: torch.Tensor, request: CompareOrders) -> NDArray[np.int64] | str:
+    """Bit patterns of a variant's output, with one pattern for all NaN, or the reason why there are none."""
+    fmt = FORMATS[request.dtype]
+    returned = call_on_device(variant.function, Placed(rows, rows.view(-1), fmt), variant.operation)
+    if returned.output is None:
+        return f"a call of {list(rows.shape)} gave no output: {returned.violations[0].message}"
+    output = returned.output
+    return np.where(torch.isnan(output).cpu().numpy(), -1, to_bits(output, fmt).astype(np.int64))

@@ -11,7 +11,7 @@ from softcheck.operations.masks import MASKS
 from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation
 from softcheck.run.patience import MOST_DEATHS
-from softcheck.speed.shapes import DEFAULT
+from softcheck.speed.samples import DEFAULT
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.forms import names_in, operands_in
 

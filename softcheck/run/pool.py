@@ -55,6 +55,8 @@ class _Shared:
     coming: int = 0
     """Workers that are being started ahead."""
     closed: bool = False
+    has_jobs: Callable[[], bool] = lambda: False
+    """True if jobs wait for a worker."""
     free: "queue.SimpleQueue[int]" = field(default_factory=queue.SimpleQueue)
     """Places whose device no caller has for itself."""
 
@@ -195,6 +197,10 @@ class Pool:
             self._share.leave()
         _close_all(workers)
 
+    def begin_jobs(self, has_jobs: Callable[[], bool]) -> None:
+        """Has ``spare`` leave the workers to jobs that have not begun."""
+        self._shared.has_jobs = has_jobs
+
     def may_begin(self, running: int) -> bool:
         """True if another job may begin beside ``running`` jobs.
 
@@ -219,6 +225,13 @@ class Pool:
                 self._shared.changed.wait()
             self.refuse_if_closed()
         return self._added(self._new_worker())
+
+    def spare(self) -> Worker | None:
+        """Returns an idle worker for one request where no job waits for one, and None otherwise."""
+        with self._shared.changed:
+            if self.closed or self._shared.has_jobs() or not self._idle or self._place is not None:
+                return None
+            return self._idle.pop()
 
     def take_checked(self) -> Worker:
         """Returns a new worker whose heap glibc checks. It is for one purpose: end it with ``retire``."""
@@ -372,12 +385,10 @@ class Lane(Generic[Item_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Event(Generic[Item]):
-    """A message from a thread to the main thread: an item, or the end of a job."""
+class _Ended:
+    """The end of a job, with the message of its error if it raised one."""
 
-    items: tuple[Item, ...] = ()
-    finished: bool = False
-    error: str | None = None
+    error: str | None
 
 
 def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], None], progress: Progress) -> list[str]:
@@ -386,70 +397,69 @@ def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], No
     The next job comes from the first lane that may begin one. Returns one message per job that raised.
     """
     total = sum(len(lane.jobs) for lane in lanes)
-    todo = _Todo(lanes, pool.may_begin)
-    events: queue.Queue[_Event[Item]] = queue.Queue()
+    jobs = _Jobs(pool, lanes)
+    pool.begin_jobs(jobs.has_jobs)
     count = min(pool.jobs, sum(min(lane.most, len(lane.jobs)) for lane in lanes))
-    threads = [threading.Thread(target=_work, args=(pool, todo, events), daemon=True) for _ in range(count)]
+    threads = [threading.Thread(target=jobs.work, daemon=True) for _ in range(count)]
     for thread in threads:
         thread.start()
     errors = []
     finished = 0
     while finished < total:
-        event = events.get()
-        for item in event.items:
-            deliver(item)
+        event = jobs.events.get()
+        if not isinstance(event, _Ended):
+            deliver(event[0])
+            continue
         if event.error is not None:
             errors.append(event.error)
-        if event.finished:
-            finished += 1
-            progress(finished, total)
+        finished += 1
+        progress(finished, total)
     for thread in threads:
         thread.join()
     return errors
 
 
-class _Todo(Generic[Item]):
-    """Jobs that have not begun, and the number of running jobs of each lane."""
+class _Jobs(Generic[Item]):
+    """Jobs that have not begun, the number of running jobs of each lane, and the items and ends of jobs so far."""
 
-    def __init__(self, lanes: Sequence[Lane[Item]], may_begin: Callable[[int], bool]) -> None:
-        self._may_begin = may_begin
+    def __init__(self, pool: Pool, lanes: Sequence[Lane[Item]]) -> None:
+        self.events: queue.SimpleQueue[tuple[Item] | _Ended] = queue.SimpleQueue()
+        self._pool = pool
         self._lock = threading.Lock()
         self._lanes = [(collections.deque(lane.jobs), lane.most) for lane in lanes]
         self._running = [0] * len(lanes)
 
-    def begin(self) -> tuple[int, Job[Item]] | None:
-        """Returns the next job and its lane's number, or None if every lane with jobs left runs its most.
+    def work(self) -> None:
+        """Runs one job after the other, as long as a lane with jobs left runs less than its most."""
+        # The thread that ends a lane's job takes the lane's next job, so threads that leave forget no job.
+        while (begun := self._begin()) is not None:
+            number, job = begun
+            error = None
+            try:
+                job.work(lambda item: self.events.put((item,)))
+            except SoftcheckError as raised:
+                error = str(raised)
+            except Exception as raised:  # noqa: BLE001 - a silent thread would leave the main thread waiting for ever
+                error = f"{job.name}: internal error: {raised!r}"
+            with self._lock:
+                self._running[number] -= 1
+            self.events.put(_Ended(error))
+            if error is not None and self._pool.closed:
+                return
 
-        Waits until a job may begin beside the running ones.
-        """
+    def _begin(self) -> tuple[int, Job[Item]] | None:
+        """Returns the next job and its lane's number, once it may begin beside the running ones."""
         while True:
             with self._lock:
                 able = [n for n, (jobs, most) in enumerate(self._lanes) if jobs and self._running[n] < most]
                 if not able:
                     return None
-                if self._may_begin(sum(self._running)):
+                if self._pool.may_begin(sum(self._running)):
                     self._running[able[0]] += 1
                     return able[0], self._lanes[able[0]][0].popleft()
             time.sleep(_TURN_SECONDS)
 
-    def end(self, number: int) -> None:
-        """Records that a job of this lane is done."""
+    def has_jobs(self) -> bool:
+        """True if a job has not begun."""
         with self._lock:
-            self._running[number] -= 1
-
-
-def _work(pool: Pool, todo: "_Todo[Item]", events: "queue.Queue[_Event[Item]]") -> None:
-    # The thread that ends a lane's job takes the lane's next job, so threads that leave forget no job.
-    while (begun := todo.begin()) is not None:
-        number, job = begun
-        try:
-            job.work(lambda item: events.put(_Event((item,))))
-            ended: _Event[Item] = _Event(finished=True)
-        except SoftcheckError as error:
-            ended = _Event(finished=True, error=str(error))
-        except Exception as error:  # noqa: BLE001 - a silent thread would leave the main thread waiting for ever
-            ended = _Event(finished=True, error=f"{job.name}: internal error: {error!r}")
-        todo.end(number)
-        events.put(ended)
-        if ended.error is not None and pool.closed:
-            return
+            return any(jobs for jobs, _ in self._lanes)

@@ -1,24 +1,31 @@
 """Probes on the pool. A trial that ends its worker costs a finding on that trial alone. Imports no torch."""
 
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 from oracles.formats import FORMATS
 from softcheck.errors import SoftcheckError
 from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.registry import EXCLUSIVE, HEAVY, WIDE, WIDEST, Effort
-from softcheck.run.again import Sighting, again, unshown
-from softcheck.run.blame import again_alone, alone, lay_idle
-from softcheck.run.calls import in_trial
-from softcheck.run.pool import Job, Pool, SessionClosedError
+from softcheck.probes.registry import EXCLUSIVE, HEAVY, SPREAD, WIDE, WIDEST, Effort
+from softcheck.run.again import Sighting, again, made, unshown
+from softcheck.run.blame import lay_idle
+from softcheck.run.calls import Answer, in_trial
+from softcheck.run.pool import Job, Pool
 from softcheck.run.process import DeviceRuinedError, Worker, WorkerDiedError
-from softcheck.run.protocol import Probed, ProbePlanned, Ready, RunProbe, TrialDone, TrialStarted
+from softcheck.run.protocol import Probed, ProbePlanned, Ready, RunProbe, TrialDone
 from softcheck.run.session import death
 from softcheck.variants.declaration import Backend
 
 MOST_DEATHS_IN_A_PROBE = 3
 """Trials that ended their worker, after which a probe gives a variant up: each new worker takes seconds."""
+
+
+Told = TypeVar("Told", ProbePlanned, Probed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,28 +90,37 @@ def run_probe(
     """
     begun = time.monotonic()
     trials = _Trials(pool, task, done, on_outcome)
-    while trials.conclusion is None or trials.repeat():
-        over = pool.patience.over(task.variant, task.dtype)
-        if over is not None and trials.labels is None:
-            return None
-        if over is not None or sum(outcome.fatal for outcome in trials.outcomes) >= MOST_DEATHS_IN_A_PROBE:
-            trials.abandon(f"{MOST_DEATHS_IN_A_PROBE} trials ended their process" if over is None else over.why)
-        before = len(trials.outcomes)
-        widest = _widest(pool, task)
-        worker = pool.take()
+    if not trials.plan():
+        return None
+    helpers = len(trials.labels) - 1 if task.probe in SPREAD else 0
+    with ThreadPoolExecutor(max_workers=max(1, helpers)) as threads:
+        helping = [threads.submit(_help, pool, trials) for _ in range(helpers)]
         try:
-            trials.make(worker, widest)
-        except SessionClosedError:
-            raise
-        except SoftcheckError as error:
-            _go_on_after(error, pool, trials, worker, has_outcome=len(trials.outcomes) > before)
+            trials.make_all(pool.take)
+        finally:
+            trials.is_over = True
+        for helper in helping:
+            helper.result()
+    # What a helper had begun for which there was no worker.
+    trials.make_all(pool.take)
+    conclusion = trials.concluded()
     return ProbeResult(
         task=task,
-        labels=trials.labels or (),
-        conclusion=trials.conclusion,
+        labels=trials.labels,
+        conclusion=conclusion,
         abandoned=trials.abandoned,
         seconds=time.monotonic() - begun,
     )
+
+
+_TURN_SECONDS = 0.1
+
+
+def _help(pool: Pool, trials: "_Trials") -> None:
+    """Makes trials on workers that have nothing else to do."""
+    while not trials.is_over:
+        trials.make_all(pool.spare)
+        time.sleep(_TURN_SECONDS)
 
 
 def _widest(pool: Pool, task: ProbeTask) -> int | None:
@@ -113,27 +129,7 @@ def _widest(pool: Pool, task: ProbeTask) -> int | None:
     return None if limit is None else limit.holds_to
 
 
-def _go_on_after(error: SoftcheckError, pool: Pool, trials: "_Trials", worker: Worker, *, has_outcome: bool) -> None:
-    """Keeps the outcome of the trial that ended its worker, or that failed in it, made again alone. Raises SoftcheckError if it fails there too."""
-    if not isinstance(error, WorkerDiedError):
-        if trials.running is None:
-            raise error
-        # Memory that an earlier call has damaged may fail softcheck itself.
-        trials.keep(trials.running, _outcome_alone(alone(pool, worker.calls[-1], TrialDone)))
-    elif trials.running is not None:
-        trials.keep(trials.running, _ended(pool, worker, error))
-    elif worker.calls:
-        lay_idle(pool, worker.calls, error)
-    elif not has_outcome:
-        raise SoftcheckError(f"{trials.task}: {error}") from None
-
-
-def _ended(pool: Pool, worker: Worker, died: WorkerDiedError) -> Outcome:
-    """Repeats alone a trial whose worker died, and returns its outcome: its answer, or the crash of the new process."""
-    return _outcome_alone(again_alone(pool, worker, worker.calls[-1], died, TrialDone))
-
-
-def _outcome_alone(answer: TrialDone | WorkerDiedError) -> Outcome:
+def _outcome_alone(answer: Answer | WorkerDiedError) -> Outcome:
     """The outcome of a trial that was made alone: its answer, or the end of that process."""
     told = answer.reply if isinstance(answer, DeviceRuinedError) else answer
     if isinstance(told, TrialDone):
@@ -183,82 +179,127 @@ spare."""
 
 
 class _Trials:
-    """The trials of one probe: those that were made, and the one that runs."""
+    """The trials of one probe, made by threads that each have a worker."""
 
     def __init__(
         self, pool: Pool, task: ProbeTask, done: Sequence[Outcome], on_outcome: Callable[[int, Outcome], None]
     ) -> None:
         self._pool, self.task, self._on_outcome = pool, task, on_outcome
-        self.outcomes = list(done)
-        self.labels: tuple[str, ...] | None = None
-        """None until the probe has planned its trials."""
-        self.running: int | None = None
-        self._began: dict[int, tuple[Worker, int]] = {}
-        """By trial, the process that made it, and its place among that one's calls."""
-        self._repeated: set[int] = set()
+        self.labels: tuple[str, ...] = ()
         self.abandoned = 0
-        self.conclusion: Conclusion | None = None
+        self.is_over = False
+        """True if no thread needs help any more."""
+        self._outcomes: dict[int, Outcome] = dict(enumerate(done))
+        self._told = len(done)
+        """Trials whose outcomes were told: those of a journal are in order."""
+        self._left: deque[int] = deque()
+        """Trials that nobody has begun."""
+        self._lock = threading.Lock()
+        self._began: dict[int, Sighting] = {}
+        self._repeated: set[int] = set()
 
-    def keep(self, index: int, outcome: Outcome) -> None:
-        """Records the outcome of the current trial."""
-        assert index == len(self.outcomes)
+    def plan(self) -> bool:
+        """Learns which trials there are; returns False if the variant was given up before."""
+        if self._pool.patience.over(self.task.variant, self.task.dtype) is not None:
+            return False
+        self.labels = self._told_by(ProbePlanned, self._request(only=())).labels
+        self._left.extend(range(len(self._outcomes), len(self.labels)))
+        return True
+
+    def make_all(self, take: Callable[[], Worker | None]) -> None:
+        """Makes one trial after the other, until none is left or there is no worker."""
+        while (index := self._begin()) is not None:
+            if not self._make(take, index):
+                with self._lock:
+                    self._left.appendleft(index)
+                return
+
+    def _begin(self) -> int | None:
+        """Returns the next trial, None if there is none. Gives up those left of a variant that ends each process."""
+        over = self._pool.patience.over(self.task.variant, self.task.dtype)
+        with self._lock:
+            deaths = sum(outcome.fatal for outcome in self._outcomes.values())
+            if over is not None or deaths >= MOST_DEATHS_IN_A_PROBE:
+                why = f"{MOST_DEATHS_IN_A_PROBE} trials ended their process" if over is None else over.why
+                self.abandoned += len(self._left)
+                self._outcomes |= dict.fromkeys(self._left, Outcome(skipped=f"given up: {why}", is_cut=True))
+                self._left.clear()
+            return self._left.popleft() if self._left else None
+
+    def _make(self, take: Callable[[], Worker | None], index: int) -> bool:
+        """Makes one trial. Returns False if there is no worker."""
+        call = in_trial(self._request(only=(index,)), index, self.labels[index])
+        while (worker := take()) is not None:
+            answer, seen = made(self._pool, worker, call, lambda: self._pool.waits(call.variant), str(self.task))
+            if answer is None:
+                continue
+            if seen is not None:
+                self._began[index] = seen
+            self._keep(index, _outcome_alone(answer))
+            return True
+        return False
+
+    def _keep(self, index: int, outcome: Outcome) -> None:
+        """Keeps an outcome, and tells of it once those of all trials before it are there."""
         if outcome.skipped is None:
             violations = outcome.violations if outcome.fatal else ()
             self._pool.patience.count(self.task.variant, self.task.dtype, violations)
-        self.outcomes.append(outcome)
-        self.running = None
-        self._on_outcome(index, outcome)
+        with self._lock:
+            self._outcomes[index] = outcome
+            while self._told in self._outcomes:
+                self._on_outcome(self._told, self._outcomes[self._told])
+                self._told += 1
 
-    def abandon(self, why: str) -> None:
-        """Gives the remaining trials a skipped outcome with the reason."""
-        left = len(self.labels or ()) - len(self.outcomes)
-        self.abandoned += left
-        self.outcomes += [Outcome(skipped=f"given up: {why}", is_cut=True)] * left
+    def concluded(self) -> Conclusion:
+        """Returns the conclusion, once its findings have shown again."""
+        while True:
+            done = tuple(self._outcomes[index] for index in range(len(self.labels)))
+            conclusion = self._told_by(Probed, self._request(done=done)).conclusion
+            if not self._is_changed_by_repeating(conclusion):
+                return conclusion
 
-    def repeat(self) -> bool:
+    def _told_by(self, kind: type[Told], request: RunProbe) -> Told:
+        """Returns the reply of one kind to a request that makes no trial."""
+        pool, found = self._pool, None
+        while found is None:
+            worker = pool.take()
+            try:
+                for reply in pool.ask(worker, request, lambda: pool.waits(self.task.variant), str(self.task)):
+                    found = reply if isinstance(reply, kind) else found
+            except WorkerDiedError as died:
+                if not worker.calls:
+                    raise SoftcheckError(f"{self.task}: {died}") from None
+                lay_idle(pool, worker.calls, died)
+        return found
+
+    def _is_changed_by_repeating(self, conclusion: Conclusion) -> bool:
         """Shows the conclusion's findings again, each by its whole trial; returns True if an outcome changed, so that it must be drawn anew."""
-        assert self.conclusion is not None
-        for shown in self.conclusion.findings:
-            index = (self.labels or ()).index(shown.trial or shown.label)
+        for shown in conclusion.findings:
+            index = self.labels.index(shown.trial or shown.label)
             if index not in self._began or index in self._repeated:
                 continue
-            worker, place = self._began[index]
             # A conclusion may give what its trials found another kind.
-            found = self.outcomes[index].violations
-            if not unshown(self._pool, worker.calls[place], found):
+            found = self._outcomes[index].violations
+            if not unshown(self._pool, self._began[index].call, found):
                 continue
             self._repeated.add(index)
-            answer = again(self._pool, Sighting.of(worker, place, found), TrialDone)
+            answer = again(self._pool, self._began[index], found)
             if answer is not None:
-                self.outcomes[index] = _outcome_alone(answer)
-                self.conclusion = None
+                self._outcomes[index] = _outcome_alone(answer)
                 return True
         return False
 
-    def make(self, worker: Worker, widest: int | None) -> None:
-        """Makes the remaining trials and concludes. Raises WorkerDiedError if a trial ends the worker."""
+    def _request(self, done: tuple[Outcome, ...] = (), only: tuple[int, ...] | None = None) -> RunProbe:
         task = self.task
-        done, share = tuple(self.outcomes), task.time_share
-        request = RunProbe(
+        return RunProbe(
             task.variant,
             task.probe,
             task.dtype,
             task.effort,
             task.seed,
             done,
-            widest=widest,
-            time_share=share,
+            only,
+            widest=_widest(self._pool, task),
+            time_share=task.time_share,
             axis=task.axis,
         )
-        for reply in self._pool.ask(worker, request, lambda: self._pool.waits(task.variant), str(task)):
-            if isinstance(reply, ProbePlanned):
-                self.labels = reply.labels
-            elif isinstance(reply, TrialStarted):
-                assert self.labels is not None
-                self.running = reply.index
-                self._began[reply.index] = worker, len(worker.calls)
-                worker.calls.append(in_trial(request, reply.index, self.labels[reply.index]))
-            elif isinstance(reply, TrialDone):
-                self.keep(reply.index, reply.outcome)
-            elif isinstance(reply, Probed):
-                self.conclusion = reply.conclusion

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -68,7 +68,7 @@ class WorkerDiedError(SoftcheckError):
         self,
         message: str,
         *,
-        timed_out: bool,
+        timed_out: bool = False,
         waited: float = 0.0,
         was_preparing: bool = False,
         is_early: bool = False,
@@ -90,9 +90,13 @@ class DeviceRuinedError(WorkerDiedError):
     """The device can't be used any more in a worker's process, though the process itself still answered."""
 
     def __init__(self, message: str, reply: Measured | TrialDone) -> None:
-        super().__init__(message, timed_out=False)
+        super().__init__(message)
         self.reply = reply
         """The last answer. It tells more of the crash than the message does, such as the sizes of the trial."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Lets a host of a cluster send it."""
+        return type(self), (str(self), self.reply)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +267,7 @@ class Worker:
             how += ", as Linux ends a process where memory runs out"
         tail = b"".join(list(self._stderr)).decode(errors="replace").strip().splitlines()
         said = f"; its last words: {' '.join(tail[-1].split())[:200]}" if tail else ""
-        return WorkerDiedError(f"the worker process ended with {how}{said}", timed_out=False)
+        return WorkerDiedError(f"the worker process ended with {how}{said}")
 
     def _read_stderr(self) -> None:
         """Keeps the last lines only, so that a variant that prints megabytes neither fills memory nor blocks."""
@@ -285,8 +289,7 @@ def named_in(request: Request) -> tuple[str, ...]:
 
 
 def _refuse_ruin(reply: Measured | TrialDone) -> None:
-    violations = reply.measurement.violations if isinstance(reply, Measured) else reply.outcome.violations
-    for violation in violations if is_fatal(reply) else ():
+    for violation in reply.result.violations if reply.fatal else ():
         if violation.kind is FindingKind.CRASH:
             raise DeviceRuinedError(violation.message.removesuffix("; expected an output"), reply)
 

@@ -5,7 +5,7 @@ import torch
 from oracles.formats import FORMATS
 from softcheck.errors import NothingRunError
 from softcheck.speed.inputs import Rotation
-from softcheck.speed.shapes import Shape
+from softcheck.speed.samples import Shape
 from softcheck.variants.registry import load
 
 _WARM_UP = 3

@@ -36,10 +36,10 @@ class Load(Informed, frozen=True, tag=True):
 
 
 class RunCase(Informed, frozen=True, tag=True):
-    """Run variants, loaded before, on the first rows of one case and judge each output."""
+    """Run one variant on the first rows of one case and judge its output."""
 
     case: Case
-    variants: tuple[str, ...]
+    variant: str
     first_rows: int | None = None
     peers: bool = False
     """True if the verdicts of usual rules are asked for too."""
@@ -79,6 +79,8 @@ class RunProbe(Informed, frozen=True, tag=True):
     done: tuple[Outcome, ...] = ()
     only: tuple[int, ...] | None = None
     """The trials to make, without a conclusion; None for all."""
+    tells_calls: bool = False
+    """True if the plan is to say what the trials would do."""
     widest: int | None = None
     """Most columns that are tried; None for no such limit."""
     time_share: float = 1.0
@@ -195,6 +197,11 @@ class Measured(msgspec.Struct, frozen=True, tag=True):
     seconds: float
     fatal: bool = False
 
+    @property
+    def result(self) -> Measurement:
+        """The violations of a call, and the reason why it was not made if it was not."""
+        return self.measurement
+
 
 class Timed(msgspec.Struct, frozen=True, tag=True):
     """The measurements on one shape."""
@@ -206,6 +213,8 @@ class ProbePlanned(msgspec.Struct, frozen=True, tag=True):
     """Labels of a probe's trials, in order."""
 
     labels: tuple[str, ...]
+    calls: tuple[str, ...] = ()
+    """Words for what the trials would do, if it is asked for."""
 
 
 class TrialStarted(msgspec.Struct, frozen=True, tag=True):
@@ -219,6 +228,16 @@ class TrialDone(msgspec.Struct, frozen=True, tag=True):
 
     index: int
     outcome: Outcome
+
+    @property
+    def result(self) -> Outcome:
+        """As ``Measured.result``."""
+        return self.outcome
+
+    @property
+    def fatal(self) -> bool:
+        """As ``Measured.fatal``."""
+        return self.outcome.fatal
 
 
 class Probed(msgspec.Struct, frozen=True, tag=True):
@@ -291,9 +310,7 @@ LAST = (Done, Timed, Loaded, Refused, Probed, WidthTried, OrdersCompared, Traced
 
 def is_fatal(reply: Reply) -> bool:
     """True if the worker's process can't continue after a reply, which is then its last."""
-    return (isinstance(reply, Measured | Loaded | WidthTried) and reply.fatal) or (
-        isinstance(reply, TrialDone) and reply.outcome.fatal
-    )
+    return isinstance(reply, Measured | Loaded | WidthTried | TrialDone) and reply.fatal
 
 
 encode_request = msgspec.msgpack.Encoder().encode

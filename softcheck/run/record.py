@@ -1,8 +1,9 @@
 """Measurements of a report's run, journalled as they are made, and read again by ``--resume``."""
 
 import hashlib
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,40 +14,19 @@ from softcheck.cases.case import Case
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.registry import Effort
 from softcheck.run.blames import Blame
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.fingerprint import changed, fingerprints
 from softcheck.run.generate import Generated
 from softcheck.run.journal import Journal
+from softcheck.run.model import RunOptions
 from softcheck.run.patience import Patience
 from softcheck.run.probing import ProbeResult, ProbeTask
 from softcheck.run.protocol import Ready
 from softcheck.run.session import CaseMeasurement
-from softcheck.run.widths import COMPILE_SECONDS, WidthLimit
+from softcheck.run.widths import WidthLimit
 from softcheck.speed.samples import ShapeSamples
 from softcheck.variants.recognised import Recognised
-
-
-class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Options of a run on which its figures depend."""
-
-    variants: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    cases: str
-    """A digest of the cases' ids and contents."""
-    whole_corpus: bool
-    probes: tuple[str, ...]
-    effort: Effort
-    seed: int
-    generate: int
-    exhaustive: bool
-    speed: bool
-    seconds_per_call: float
-    in_order: bool = False
-    check_heap: bool = False
-    peers: bool = False
-    compile_seconds: float = COMPILE_SECONDS
 
 
 class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -54,7 +34,8 @@ class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     softcheck: str
     ready: Ready
-    asked: Asked
+    asked: dict[str, Any]
+    """Options of the run on which its figures depend, and a digest of its cases."""
     sources: dict[str, str]
     """Digests of softcheck's code and of the variants'."""
     settings: dict[str, Any]
@@ -190,35 +171,40 @@ def _outcomes(kept: Sequence[Kept]) -> dict[ProbeTask, list[Outcome]]:
     return found
 
 
-def header_of(asked: Asked, ready: Ready, keeping: Keeping) -> RunHeader:
+_OF_THE_REPORT = {"device", "jobs", "strict_declarations", "require_coverage", "require_all_sizes"}
+"""Options that change no figure. The device itself is compared."""
+
+
+def header_of(options: RunOptions, ready: Ready, keeping: Keeping) -> RunHeader:
     """The header of a run's journal."""
+    named = "\n".join(f"{case.id} {case.digest}" for case in options.cases)
+    asked = {each.name: getattr(options, each.name) for each in fields(options) if each.name not in _OF_THE_REPORT}
     return RunHeader(
-        softcheck=__version__, ready=ready, asked=asked, sources=fingerprints(asked.variants), settings=keeping.settings
+        softcheck=__version__,
+        ready=ready,
+        # As they are read again, which knows no tuples.
+        asked=json.loads(json.dumps(asked | {"cases": hashlib.sha256(named.encode()).hexdigest()[:16]})),
+        sources=fingerprints(options.variants),
+        settings=keeping.settings,
     )
-
-
-def digest_of(cases: tuple[Case, ...]) -> str:
-    """A digest of cases' ids and contents."""
-    named = "\n".join(f"{case.id} {case.digest}" for case in cases)
-    return hashlib.sha256(named.encode()).hexdigest()[:16]
 
 
 def refusal(found: RunHeader, now: RunHeader) -> str | None:
     """Returns the reason why a journal can't be resumed, or None. All figures of a report must come from one set-up."""
     for what, before, after in (
         ("softcheck's version", found.softcheck, now.softcheck),
-        *_fields(found.ready, now.ready),
-        *_fields(found.asked, now.asked),
+        *_changes(msgspec.structs.asdict(found.ready), msgspec.structs.asdict(now.ready)),
+        *_changes(found.asked, now.asked),
     ):
         if before != after:
             return f"it was begun with {what} {_shown(before)}, and now it is {_shown(after)}"
     return changed(found.sources, now.sources)
 
 
-def _fields(found: msgspec.Struct, now: msgspec.Struct) -> list[tuple[str, Any, Any]]:
-    return [(name.replace("_", " "), getattr(found, name), getattr(now, name)) for name in found.__struct_fields__]
+def _changes(found: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    return [(name.replace("_", " "), found.get(name), value) for name, value in now.items()]
 
 
 def _shown(value: Any) -> str:
-    text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return (text if len(text) <= 100 else text[:99] + "…") or "none"

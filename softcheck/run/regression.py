@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from oracles.formats import Bits, encode
 from softcheck.cases.case import PACKED, Case
 from softcheck.cases.check import check_contents
-from softcheck.cases.compact import compacted
+from softcheck.cases.corpus_edit import compacted
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError
 from softcheck.run.session import Session

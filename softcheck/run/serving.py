@@ -21,8 +21,7 @@ from softcheck.judge.judge import reference
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.judge.merge import merge, shifted
 from softcheck.run import timing
-from softcheck.run.measuring import Measuring
-from softcheck.run.order_sample import compare_orders
+from softcheck.run.measuring import Measuring, compare_orders, try_width
 from softcheck.run.protocol import (
     FIRST_SHAPE,
     CompareOrders,
@@ -43,7 +42,6 @@ from softcheck.run.protocol import (
     Trying,
     TryWidth,
 )
-from softcheck.run.trial_widths import try_width
 from softcheck.run.trials import make_trials
 from softcheck.variants import executed
 from softcheck.variants.adapt import Adapted
@@ -71,6 +69,8 @@ class Server:
         self.loaded: dict[str, LoadedVariant] = {}
         self._facts: dict[str, Recognised] = {}
         self._measuring = Measuring(device)
+        self._answers: _Answers | None = None
+        """Of the latest request, if that was for a case: the next one may be for another variant on it."""
         # What is put back after each request must not be softcheck's own counter.
         executed.turn_on()
         self._initial = Snapshot()
@@ -79,6 +79,8 @@ class Server:
         """Replies to one request; the last one is Done, Loaded, Refused, Probed or Failed."""
         self._settle()
         self._facts = request.facts
+        if not isinstance(request, RunCase):
+            self._answers = None
         if isinstance(request, Load):
             yield from self._load(request)
         elif isinstance(request, RunCase):
@@ -202,25 +204,24 @@ class Server:
 
     def _run(self, request: RunCase) -> Iterator[Reply]:
         case = request.case
-        answers = _Answers(case)
-        check_layout(answers.bits(request.first_rows), case)
-        for name in request.variants:
-            named = answers.named(self._variant(name), request.first_rows)
-            self._settle()
-            answers.of(named, request.first_rows)
-            yield Started(name)
-            begun = time.perf_counter()
-            launched = launches.counted()
-            measurement, fatal = self._run_rows(named, answers, request.first_rows, peers=request.peers)
-            more = _more_rows(case)
-            is_cut = request.first_rows is not None and request.first_rows < more and measurement.skipped is None
-            if is_cut and launches.counted() == launched and not (fatal or measurement.violations):
-                # Only a program of the interpreter takes long.
-                named = answers.named(self._variant(name), more)
-                measurement, fatal = self._run_rows(named, answers, more, peers=request.peers)
-            yield Measured(name, measurement, time.perf_counter() - begun, fatal)
-            if fatal:
-                return
+        if self._answers is None or self._answers.case != case:
+            self._answers = _Answers(case)
+            check_layout(self._answers.bits(request.first_rows), case)
+        answers, name = self._answers, request.variant
+        named = answers.named(self._variant(name), request.first_rows)
+        self._settle()
+        answers.of(named, request.first_rows)
+        yield Started(name)
+        begun = time.perf_counter()
+        launched = launches.counted()
+        measurement, fatal = self._run_rows(named, answers, request.first_rows, peers=request.peers)
+        more = _more_rows(case)
+        is_cut = request.first_rows is not None and request.first_rows < more and measurement.skipped is None
+        if is_cut and launches.counted() == launched and not (fatal or measurement.violations):
+            # Only a program of the interpreter takes long.
+            named = answers.named(self._variant(name), more)
+            measurement, fatal = self._run_rows(named, answers, more, peers=request.peers)
+        yield Measured(name, measurement, time.perf_counter() - begun, fatal)
         yield Done()
 
     def _run_rows(

@@ -8,14 +8,13 @@ from msgspec.structs import replace
 from oracles.formats import FORMATS
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain
-from softcheck.contract import FindingKind, Violation
-from softcheck.errors import SoftcheckError
+from softcheck.contract import Violation
 from softcheck.judge.measurement import Measurement, unmeasured
-from softcheck.run.again import Sighting, again, unshown
-from softcheck.run.blame import again_alone, kind_of, lay_idle
-from softcheck.run.calls import on_case
+from softcheck.run.again import again, made
+from softcheck.run.blame import kind_of, lay_idle
+from softcheck.run.calls import Limit
 from softcheck.run.pool import Job, Pool
-from softcheck.run.process import Waits, Worker, WorkerDiedError, waits
+from softcheck.run.process import WorkerDiedError
 from softcheck.run.protocol import (
     Call,
     Declared,
@@ -26,19 +25,15 @@ from softcheck.run.protocol import (
     Refused,
     RunCase,
     RunDomain,
-    Started,
     Time,
     Timed,
+    TrialDone,
     Trying,
 )
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.statistics import PRECISE
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.recognised import unrecognised
-
-CAUSED_FROM_AFAR = (FindingKind.RAISED, FindingKind.STATE_CHANGED)
-"""Findings in a variant's call that another variant may have caused, by a write beyond its memory or by a thread, if it
-ran in the process before. What is left of that process may not serve another call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,73 +141,32 @@ class Session(Pool):
         """
         results: list[CaseMeasurement] = []
         first_rows = None if whole else rows_to_run(case, self.ready.backend)
-
-        def keep(result: CaseMeasurement) -> None:
-            self.patience.count(result.variant, case.dtype, result.measurement.violations)
-            if not result.measurement.violations and result.measurement.skipped is None:
-                self.patience.answered(result.variant, case.shape[0] * case.shape[1], result.seconds)
+        for name in variants:
+            if self.patience.over(name, case.dtype) is not None:
+                continue
+            limit = self.width_limit(name, case.dtype, case.shape[1])
+            if limit is None:
+                result = self._on_case(RunCase(case, name, first_rows, self.peers))
+            else:
+                why = f"{limit} (--compile-seconds {self.widths.budget:g})"
+                result = CaseMeasurement(name, case, replace(unmeasured(case.shape, ()), skipped=why), 0.0)
+            found = result.measurement
+            self.patience.count(name, case.dtype, found.violations)
+            if not found.violations and found.skipped is None:
+                self.patience.answered(name, case.shape[0] * case.shape[1], result.seconds)
             results.append(result)
-            waiting.remove(result.variant)
             on_result(result)
+        return results
 
-        waiting = [name for name in variants if self.patience.over(name, case.dtype) is None]
-        for result in self._too_wide(case, waiting):
-            keep(result)
-        fresh = False
-        while waiting:
-            before = len(results)
-            doubtful: list[tuple[Sighting, CaseMeasurement]] = []
-            worker = self.take(fresh=fresh)
-            request = RunCase(case, tuple(waiting), first_rows, self.peers)
-            try:
-                self._run_on(worker, request, doubtful, keep)
-                fresh = False
-            except WorkerDiedError as died:
-                if worker.running is not None:
-                    call = on_case(request, worker.running)
-                    keep(_alone_on_case(call, again_alone(self, worker, call, died, Measured)))
-                elif worker.calls:
-                    lay_idle(self, worker.calls, died)
-                elif len(results) == before:
-                    # No variant had started in this process: the case is to blame, and would end the next process too.
-                    raise SoftcheckError(f"case {case.id}: {died}") from None
-                fresh = worker.running is None and len(results) == before
-            for seen, result in doubtful:
-                answer = again(self, seen, Measured)
-                keep(result if answer is None else _alone_on_case(seen.call, answer))
-        return sorted(results, key=lambda result: variants.index(result.variant))
-
-    def _too_wide(self, case: Case, variants: Sequence[str]) -> list[CaseMeasurement]:
-        """Results that say which of the variants' kernels would take too long to compile for the case's width."""
-        limits = {name: self.width_limit(name, case.dtype, case.shape[1]) for name in variants}
-        whys = {name: f"{limit} (--compile-seconds {self.widths.budget:g})" for name, limit in limits.items() if limit}
-        return [CaseMeasurement(n, case, replace(unmeasured(case.shape, ()), skipped=w), 0.0) for n, w in whys.items()]
-
-    def _run_on(
-        self,
-        worker: Worker,
-        request: RunCase,
-        doubtful: list[tuple[Sighting, CaseMeasurement]],
-        keep: Callable[[CaseMeasurement], None],
-    ) -> None:
-        """Asks a worker. A result with a finding that must be shown again goes to ``doubtful``, whatever is raised later."""
-        rows, columns = request.case.shape
-
-        def limits() -> Waits:
-            return waits(self.seconds) if worker.running is None else self.waits(worker.running, rows * columns)
-
-        for reply in self.ask(worker, request, limits, f"case {request.case.id}"):
-            if isinstance(reply, Started):
-                worker.calls.append(on_case(request, reply.variant))
-            elif isinstance(reply, Measured):
-                result = CaseMeasurement(reply.variant, request.case, reply.measurement, reply.seconds)
-                found = result.measurement.violations
-                if unshown(self, worker.calls[-1], found):
-                    is_anothers = len(worker.served) > 1 and any(v.kind in CAUSED_FROM_AFAR for v in found)
-                    worker.is_doubted |= is_anothers
-                    doubtful.append((Sighting.of(worker, len(worker.calls) - 1, found), result))
-                else:
-                    keep(result)
+    def _on_case(self, request: RunCase) -> CaseMeasurement:
+        case, variant = request.case, request.variant
+        rows, columns = case.shape
+        call = Call(variant, case.dtype, case.id, request)
+        answer = self._answer(call, lambda: self.waits(variant, rows * columns), f"case {case.id}")
+        if isinstance(answer, Measured):
+            return CaseMeasurement(variant, case, answer.measurement, answer.seconds)
+        shape = min(rows, request.first_rows or rows), columns
+        return CaseMeasurement(variant, case, unmeasured(shape, (death(answer),)), 0.0)
 
     def run_domain(
         self, variant: str, domain: Domain, start: int, count: int, *, at_once: int | None = None
@@ -224,36 +178,23 @@ class Session(Pool):
         """
         request = RunDomain(domain, start, count, variant, at_once)
         call = Call(variant, domain.dtype, f"rows {start} to {start + count} of {domain.describe()}", request)
-        found: Measurement | None = None
-        while found is None:
-            worker = self.take()
-            has_begun = False
-            try:
-                for reply in self.ask(worker, request, self.seconds, variant):
-                    if isinstance(reply, Started):
-                        has_begun = True
-                        worker.calls.append(call)
-                    elif isinstance(reply, Measured):
-                        found = self._repeated(worker, call, reply.measurement)
-            except WorkerDiedError as died:
-                if found is None and (has_begun or not worker.calls):
-                    answer = again_alone(self, worker, call, died, Measured)
-                    if isinstance(answer, Measured):
-                        found = answer.measurement
-                    else:
-                        lost = death(answer, f"expected an output for {call.name}")
-                        found = unmeasured((count, domain.columns), (lost,))
-                elif found is None:
-                    lay_idle(self, worker.calls, died)
+        answer = self._answer(call, self.seconds, variant)
+        if isinstance(answer, Measured):
+            found = answer.measurement
+        else:
+            found = unmeasured((count, domain.columns), (death(answer, f"expected an output for {call.name}"),))
         self.patience.count(variant, domain.dtype, found.violations)
         return found
 
-    def _repeated(self, worker: Worker, call: Call, found: Measurement) -> Measurement:
-        """A part's measurement, or that of the same part alone where a finding does not show again."""
-        if not unshown(self, call, found.violations):
-            return found
-        answer = again(self, Sighting.of(worker, len(worker.calls) - 1, found.violations), Measured)
-        return answer.measurement if isinstance(answer, Measured) else found
+    def _answer(self, call: Call, seconds: Limit, name: str) -> Measured | WorkerDiedError:
+        """The answer to a call, or that of the same call alone where it ends its worker or a finding does not show again."""
+        answer, seen = made(self, self.take(), call, seconds, name)
+        while answer is None:
+            answer, seen = made(self, self.take(fresh=True), call, seconds, name)
+        if seen is not None and not isinstance(answer, WorkerDiedError):
+            answer = again(self, seen, answer.result.violations) or answer
+        assert not isinstance(answer, TrialDone)
+        return answer
 
     def job(self, case: Case, variants: Sequence[str]) -> Job[CaseMeasurement]:
         """Returns ``run_case`` as a job of ``pool.spread``."""
@@ -310,17 +251,6 @@ def rows_to_run(case: Case, backend: str) -> int | None:
     rows, columns = case.shape
     limit = max(2, min(_INTERPRETER_ROWS, _INTERPRETER_ELEMENTS // max(1, columns)))
     return None if rows <= limit else limit
-
-
-def _alone_on_case(call: Call, answer: Measured | WorkerDiedError) -> CaseMeasurement:
-    """Returns the result of a call on a case that was made alone: the answer, or the end of that process too."""
-    assert isinstance(call.request, RunCase)
-    case, first_rows = call.request.case, call.request.first_rows
-    if isinstance(answer, Measured):
-        return CaseMeasurement(call.variant, case, answer.measurement, answer.seconds)
-    rows, columns = case.shape
-    shape = min(rows, first_rows or rows), columns
-    return CaseMeasurement(call.variant, case, unmeasured(shape, (death(answer),)), 0.0)
 
 
 def death(died: WorkerDiedError, expected: str = "expected an output") -> Violation:

@@ -47,7 +47,10 @@ def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device)
     outcomes = list(request.done)
     if len(outcomes) > len(trials):
         raise SoftcheckError(f"probe {request.probe}: {len(outcomes)} outcomes were given for {len(trials)} trials")
-    yield ProbePlanned(tuple(trial.label for trial in trials))
+    calls: Sequence[str] = ()
+    if request.tells_calls and trials:
+        calls = probe.calls(_subject(request, trials[0], variant, setting, device), trials)
+    yield ProbePlanned(tuple(trial.label for trial in trials), tuple(calls))
     wanted = range(len(outcomes), len(trials)) if request.only is None else request.only
     for index in wanted:
         yield TrialStarted(index)

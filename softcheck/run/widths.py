@@ -8,7 +8,7 @@ import math
 import threading
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -77,7 +77,7 @@ class Widths:
     def __init__(self, budget: float = COMPILE_SECONDS) -> None:
         self.budget = budget
         self.on_found: Callable[[WidthLimit], None] = lambda _: None
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._declared: dict[str, Declaration] = {}
         self._climbs: dict[tuple[str, str], _Climb] = {}
 
@@ -89,64 +89,45 @@ class Widths:
         """The limit below ``columns``, or None. Tries the untried widths up to ``columns`` on the pool's workers."""
         promised = self._declared[variant].column_limit(dtype) if variant in self._declared else None
         columns = columns if promised is None else min(columns, promised)
-        with self._changed:
+        with self._lock:
             climb = self._climbs.setdefault((variant, dtype), _Climb())
-        while True:
-            with self._changed:
-                while not climb.is_known(columns) and climb.is_climbing:
-                    self._changed.wait()
-                if climb.is_known(columns):
-                    return climb.limit if climb.limit is not None and columns > climb.limit.holds_to else None
-                climb.is_climbing = True
-            try:
-                self._step(pool, climb, variant, dtype, promised)
-            finally:
-                with self._changed:
-                    climb.is_climbing = False
-                    self._changed.notify_all()
+        if not climb.is_known(columns):
+            with climb.stepping:
+                while not climb.is_known(columns):
+                    self._step(pool, climb, variant, dtype, promised)
+        return climb.limit if climb.limit is not None and columns > climb.limit.holds_to else None
 
     def limits(self) -> list[WidthLimit]:
         """Returns all limits found so far."""
-        with self._changed:
+        with self._lock:
             return [climb.limit for climb in self._climbs.values() if climb.limit is not None]
 
     def know(self, limit: WidthLimit) -> None:
         """Adds a limit that was found before, such as by the run that is resumed."""
-        with self._changed:
+        with self._lock:
             self._climbs[limit.variant, limit.dtype] = _Climb(limit)
 
     def _step(self, pool: "Pool", climb: "_Climb", variant: str, dtype: str, promised: int | None) -> None:
         columns = 2 * climb.tried
-        foretold = climb.foretold(columns)
-        limit = None
-        if foretold is not None and foretold > self.budget:
-            limit = WidthLimit(variant=variant, dtype=dtype, columns=columns, seconds=foretold)
-        else:
-            waited = max(60.0, 4 * self.budget)
+        seconds, waited, ended = climb.foretold(columns), None, False
+        if seconds is None or seconds <= self.budget:
+            limits = Waits(calling=pool.seconds, preparing=max(60.0, 4 * self.budget))
+            # A narrower row than the block's width compiles the same block.
+            request = TryWidth(variant, dtype, columns if promised is None else min(columns, promised))
+            worker = pool.take()
+            worker.loaded.add(variant)
+            seconds = None
             try:
-                # A narrower row than the block's width compiles the same block.
-                asked = columns if promised is None else min(columns, promised)
-                climb.took.append(_Took(columns, *_tried(pool, TryWidth(variant, dtype, asked), waited)))
+                *_, reply = pool.ask(worker, request, lambda: limits)
+                # The case or probe that needs more memory than there is reports that.
+                climb.took.append((columns, reply if isinstance(reply, WidthTried) else WidthTried(seconds=None)))
             except WorkerDiedError as died:
-                if died.was_preparing:
-                    limit = WidthLimit(variant=variant, dtype=dtype, columns=columns, seconds=None, waited=waited)
                 # Cases and probes report a call that ends its process, at any width.
-                climb.tried = WIDEST
-        with self._changed:
-            climb.tried = max(climb.tried, columns)
-            climb.limit = limit
-        if limit is not None:
-            self.on_found(limit)
-
-
-class _Took(NamedTuple):
-    """The trial of one width."""
-
-    columns: int
-    seconds: float | None
-    """None if unknown."""
-    of_compiler: bool
-    """False if a first call was only slower than a second."""
+                waited, ended = limits.preparing if died.was_preparing else None, True
+        if seconds is not None or waited is not None:
+            climb.limit = WidthLimit(variant=variant, dtype=dtype, columns=columns, seconds=seconds, waited=waited)
+            self.on_found(climb.limit)
+        climb.tried = WIDEST if ended else columns
 
 
 class _Climb:
@@ -155,8 +136,9 @@ class _Climb:
     def __init__(self, limit: WidthLimit | None = None) -> None:
         self.limit = limit
         self.tried = FREE
-        self.is_climbing = False
-        self.took: list[_Took] = []
+        self.stepping = threading.Lock()
+        self.took: list[tuple[int, WidthTried]] = []
+        """Columns, each with the trial's result."""
 
     def is_known(self, columns: int) -> bool:
         """True if no further width need be tried for this one."""
@@ -164,11 +146,12 @@ class _Climb:
 
     def foretold(self, columns: int) -> float | None:
         """Seconds foretold for a width; None if nothing is known, or if compile time does not grow with the width."""
-        known = [(each.columns, each.seconds) for each in self.took if each.seconds]
-        of_compiler = all(each.of_compiler for each in self.took)
+        known = [(wide, each.seconds) for wide, each in self.took if each.seconds]
+        of_compiler = all(each.of_compiler for _, each in self.took)
         # A first call may be slow once for other reasons, such as a device that is busy; a compiler grows steadily.
-        asked = known[-2:] if of_compiler else known[-3:]
-        if len(asked) < (2 if of_compiler else 3):
+        least = 2 if of_compiler else 3
+        asked = known[-least:]
+        if len(asked) < least:
             return None
         growths = [
             (now / before) ** (1 / math.log2(wide / narrow)) for (narrow, before), (wide, now) in pairwise(asked)
@@ -177,16 +160,3 @@ class _Climb:
             return None
         wide, now = asked[-1]
         return float(_FORMS * now * min(_STEEPEST, growths[-1]) ** math.log2(columns / wide))
-
-
-def _tried(pool: "Pool", request: TryWidth, seconds: float) -> tuple[float | None, bool]:
-    """Returns the seconds that a width took, None if they are unknown, as where there is no memory for the input.
-
-    The second value is False if they need not be a compiler's.
-    """
-    worker = pool.take()
-    worker.loaded.add(request.variant)
-    limits = Waits(calling=pool.seconds, preparing=seconds)
-    *_, reply = pool.ask(worker, request, lambda: limits)
-    # The case or probe that needs so much memory reports that there is too little.
-    return (reply.seconds, reply.of_compiler) if isinstance(reply, WidthTried) else (None, True)

@@ -1,10 +1,15 @@
-"""One function that is timed, and what was measured of it."""
+"""What is timed: variants, and beside them a copy of their input and torch's own on the same operands."""
 
+import contextlib
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
-from softcheck.speed.clock import Captured
+from softcheck.operations.masks import masked
+from softcheck.speed import statistics
+from softcheck.speed.clock import Captured, CudaClock, estimate
+from softcheck.speed.inputs import Rotation
 from softcheck.speed.samples import Sampled
 from softcheck.speed.vetting import Function, Vetted
 
@@ -39,3 +44,41 @@ class Contender:
             too_short=self.too_short,
             max_ulp=self.vetted.max_ulp if self.vetted else None,
         )
+
+
+_TRIES = 8
+"""Most calls of each of torch's ways before the quickest is chosen."""
+
+
+def copied(rotation: Rotation, x: torch.Tensor) -> torch.Tensor:
+    """Returns a copy of the input, or of queries, keys and values where a head has many more of them than of logits."""
+    parts = [operand.view(-1).view(torch.uint8) for operand in rotation.operands(x).values()]
+    if rotation.operation.flops is None or not parts:
+        return x.clone()
+    found = torch.empty(sum(map(len, parts)), dtype=torch.uint8, device=x.device)
+    for into, part in zip(torch.split(found, list(map(len, parts))), parts, strict=True):
+        into.copy_(part)
+    return found
+
+
+def by_torch(rotation: Rotation, x: torch.Tensor, clock: CudaClock) -> tuple[Function, list[str]]:
+    """Returns torch's own on the same operands, by the quickest of its ways on this input, whose name is noted.
+
+    Raises RuntimeError if none of them runs.
+    """
+    computed = rotation.operation
+    if not rotation.operands(x):
+        return computed.yardstick, []
+    way, notes = computed.by_torch or (lambda given: computed.yardstick(masked(given))), list[str]()
+    if computed.ways is not None:
+        ways, seconds = computed.ways(), dict[str, float]()
+        given = {"x": x, **rotation.operands(x)}
+        for name in ways:
+            with contextlib.suppress(RuntimeError):
+                call = partial(ways[name], given)
+                seconds[name] = min(estimate(clock, call, most=_TRIES, settled=statistics.settled))
+        if not seconds:
+            raise RuntimeError(f"none of torch's ways runs here: {', '.join(ways)}")
+        quickest = min(seconds, key=lambda name: seconds[name])
+        way, notes = ways[quickest], [f"by {quickest}"]
+    return (lambda given: way({"x": given, **rotation.operands(given)})), notes

@@ -9,23 +9,21 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from oracles.formats import Format
 from oracles.reference import FullyMasked
-from softcheck.calling import operands
 from softcheck.calling.call import describe
 from softcheck.operations.operation import Operation
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.speed import statistics
 from softcheck.speed.clock import RESOLUTION, Captured, CudaClock, estimate
-from softcheck.speed.contender import Contender
+from softcheck.speed.contender import Contender, by_torch, copied
 from softcheck.speed.inputs import Rotation, as_rows
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.vetting import Function, Vetting
-from softcheck.speed.yardsticks import Yardsticks
 from softcheck.variants.adapt import Adapted, operands_of
 
 COPY = "\0copy"
@@ -97,7 +95,6 @@ class Engine:
         self._names = names
         self._rotation = Rotation(plan.rows, plan.columns, plan.fmt, plan.seed, device, plan.operation, names)
         self._inputs = [self._rotation.new_input()]
-        self._yardsticks = Yardsticks(self._rotation, plan.operation, names, clock)
         self._random = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
 
     def measure(
@@ -121,8 +118,9 @@ class Engine:
                 refused[name] = str(vetted)
             else:
                 contenders.append(Contender(name, called, vetted))
-        by_torch, way = self._yardsticks.by_torch(self._inputs[0])
-        yardsticks = [Contender(COPY, self._yardsticks.copied, None), Contender(TORCH, by_torch, None, notes=way)]
+        torchs_own, way = by_torch(self._rotation, self._inputs[0], self._clock)
+        copy = partial(copied, self._rotation)
+        yardsticks = [Contender(COPY, copy, None), Contender(TORCH, torchs_own, None, notes=way)]
         # Without a contender there is nothing to time beside.
         everyone = [*contenders, *yardsticks] if contenders else []
         yield from self._prepare(everyone)
@@ -156,13 +154,7 @@ class Engine:
             return "each call overwrites its input with the gradient, and a copy for each would be timed with it"
         if self._plan.operation.matrix is not None or not self._plan.operation.dims_of(names):
             return "its call takes operands of several rows each, which can't be changed with their rows"
-        ready = function.with_operation(self._rotation.operation)
-
-        def called(x: torch.Tensor) -> Any:
-            with operands.timed():
-                return ready(x)
-
-        return called
+        return function.with_operation(self._rotation.operation).timed()
 
     def _matrix(self, output: torch.Tensor) -> torch.Tensor:
         found = as_rows(output, self._plan.rows)

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import replace
 
 import torch
 
@@ -68,8 +67,7 @@ class Rotation:
             self._block = self._blocks.pop("x", chosen)
             dims = operation.dims_of(names)
             self._shared = {name: self._blocks.pop(name) for name in dims if "rows" not in dims[name]}
-            made = replace(operation.arguments, make=lambda x, _names: self.operands(x))
-            self.operation = replace(operation, arguments=made)
+            self.operation = operation.making(lambda x, _names: self.operands(x))
         self._least: dict[int, float] = {}
         """Differences of sums that cancel, by the answer's identity: the host waits for the device once to know one."""
         self._random = random.Random(seed)  # noqa: S311 - an order, not a secret

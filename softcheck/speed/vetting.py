@@ -10,7 +10,7 @@ from oracles.reference import FullyMasked, Reference
 from softcheck.calling.call import describe, returned_wrongly, to_bits, to_tensor
 from softcheck.contract import BOUNDED_KINDS, FindingKind
 from softcheck.judge.judge import STANDARD, judge, reference
-from softcheck.judge.tensor_rows import TensorJudge
+from softcheck.judge.tensor_rows import KINDS, TensorJudge
 from softcheck.operations.operation import Operation, as_they_are
 from softcheck.probes.poison import nan_filled
 from softcheck.speed.inputs import Rotation, as_rows
@@ -73,10 +73,11 @@ class Vetting:
         if wrong is not None:
             return f"the output on the timed shape is wrong: {wrong.message}"
         # The rest repeats the judged rows; a row that was left out holds NaN, one that was not computed misses 1 by far.
-        skipped = self._missing_one(output)
-        if bool(skipped.any()):
-            row = int(skipped.nonzero()[0, 0])
-            return f"the output on the timed shape is wrong: row {row} of {len(skipped)} sums to no probability"
+        if self._operation.sums_rows and self._operation.probabilities is as_they_are:
+            off = (output.sum(dim=1, dtype=torch.float64) - 1).abs()
+            if len(skipped := (~(off < _MOST_OFF)).nonzero()):
+                row = int(skipped[0, 0])
+                return f"the output on the timed shape is wrong: row {row} of {len(output)} sums to no probability"
         answer = output[: self._rotation.distinct].clone()
         differing = int(self._rotation.wrong_rows(output, answer, 0))
         if differing:
@@ -88,10 +89,9 @@ class Vetting:
         x, fmt = to_tensor(self._rotation.bits, self._rotation.fmt, output.device), self._rotation.fmt
         largest = 0.0
         for head in range(len(x)):
-            rows = judge.of_any_kind(x[head : head + 1], output[head : head + 1])
-            errors = rows.errors if rows.comparable is None else rows.errors.masked_fill(~rows.comparable, 0.0)
-            largest = max(largest, float(errors.nan_to_num(nan=torch.inf).amax()))
-            special = sum(int(rows.broken[kind].sum()) for kind in _SPECIAL if kind in rows.broken)
+            rows = judge.judged(x[head : head + 1], output[head : head + 1])
+            largest = max(largest, float(rows.errors.nan_to_num(nan=torch.inf).amax()))
+            special = sum(int(rows.broken[KINDS.index(kind)].sum()) for kind in _SPECIAL)
             if special or largest > _MOST_OFF * 2.0**fmt.precision:
                 return (
                     f"the output on the timed shape is wrong: {special} numbers of head {head} are NaN or infinite where that is not due, or "
@@ -99,9 +99,3 @@ class Vetting:
                     f"{_MOST_OFF * 2.0**fmt.precision:.3g} on"
                 )
         return Vetted(output.clone(), largest)
-
-    def _missing_one(self, output: torch.Tensor) -> torch.Tensor:
-        """True for rows whose sum is far from 1, bool [rows]; False where outputs are no probabilities."""
-        if not self._operation.sums_rows or self._operation.probabilities is not as_they_are:
-            return torch.zeros(len(output), dtype=torch.bool, device=output.device)
-        return ~((output.sum(dim=1, dtype=torch.float64) - 1).abs() < _MOST_OFF)

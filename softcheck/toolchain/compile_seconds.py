@@ -6,7 +6,6 @@ counts with the seconds that it took then, so a report on a warm cache says the 
 
 import contextlib
 import os
-import time
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,6 @@ class Meter:
 
     def __init__(self) -> None:
         self._cpu_before = 0.0
-        self.waited = 0.0
-        """Seconds that calls in this process have waited for kernels, compiled or read from the cache, since it began."""
         self.reset()
 
     def reset(self) -> None:
@@ -83,12 +80,8 @@ def install() -> None:
     @wraps(original)
     def compiling(*args: Any, **kwargs: Any) -> Any:
         METER.begin()
-        begun = time.perf_counter()
-        try:
-            with activity.preparing():
-                return original(*args, **kwargs)
-        finally:
-            METER.waited += time.perf_counter() - begun
+        with activity.preparing():
+            return original(*args, **kwargs)
 
     setattr(compiling, _MARK, True)
     JITFunction._do_compile = compiling  # noqa: SLF001

@@ -4,7 +4,7 @@ Reads text, imports neither torch nor triton, and runs nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -97,14 +97,80 @@ _EXPONENTIALS: dict[str, ExpKind] = {
     "ex2_approx": "ex2_approx",
     "prescaled_ex2_approx": "prescaled_ex2_approx",
     "libdevice": "libdevice",
+    "libdevice_float64": "ex2_approx",
     "prescaled_float64": "prescaled_ex2_approx",
 }
 _FLOAT64_KINDS = ("libdevice_float64", "prescaled_float64", "unshifted_float64", "misshifted_float64")
-_EXPECTED = {
-    "ex2_approx": "ex2.approx.f32 of a difference",
-    "prescaled_ex2_approx": "logits scaled before the maximum is subtracted",
-    "libdevice": "libdevice's expf",
+
+_FROM_LEAST = {
+    "exp": ("libdevice", "ex2_approx", "prescaled_ex2_approx"),
+    "division": ("div_rn", "div_full", "reciprocal"),
+    "accumulation": ("float64", "float32", "input"),
+    "intermediate": ("float64", "float32", "input"),
+    "rescales": (False, True),
+    "flush_to_zero": (False, True),
+    "scaled_logits": (False, True),
 }
+"""Values of each field of an arithmetic, from the one that errs least on."""
+
+
+class _Step(NamedTuple):
+    """A step that the PTX shows."""
+
+    field: str
+    """The field of an arithmetic that declares it."""
+    value: str | bool
+    words: str
+
+
+def _steps(observed: ObservedArithmetic, dtype: str) -> list[_Step]:
+    """The steps that were seen and have a model. One behind an argument's factor, which may be a power of two, declares nothing."""
+    exponentials = [kind for kind in _of_softmax(observed) if kind in _EXPONENTIALS]
+    if "prescaled_float64" in exponentials:
+        # Every kind of float64 stands beside the plain one.
+        exponentials = [kind for kind in exponentials if kind != "libdevice_float64"]
+    found = [_Step("exp", _EXPONENTIALS[kind], f"an exponential is {kind}") for kind in exponentials]
+    found += [
+        _Step("intermediate", "float64" if kind in _FLOAT64_KINDS else "float32", f"an exponential is {kind}")
+        for kind in _of_softmax(observed)
+    ]
+    found += [
+        _Step("division", _DIVISIONS[kind], f"a division is {kind}")
+        for kind in observed.divisions
+        if kind in _DIVISIONS
+    ]
+    found += [
+        _Step("accumulation", _declared_type(kind, dtype), f"exponentials are added in {kind}")
+        for kind in observed.sums
+    ]
+    has_narrow_sums = any(kind.endswith("16") for kind in observed.sums)
+    narrow = [op for op in observed.narrow_operations if not (has_narrow_sums and op.startswith("add."))]
+    for field, value, operations, does in (
+        ("intermediate", "input", narrow, "computes in 16 bits"),
+        ("intermediate", "input", observed.narrow_roundings, "rounds a value that is computed with afterwards"),
+        ("flush_to_zero", True, observed.flushing, "flushes subnormal results to zero"),
+    ):
+        if operations:
+            found.append(_Step(field, value, f"{_list(operations)} {does}"))
+    if observed.rescales:
+        found.append(_Step("rescales", True, "a sum is rescaled by an exponential"))
+    if "constant" in observed.scaled_logits:
+        words = "logits are multiplied by a constant before the maximum is subtracted"
+        found.append(_Step("scaled_logits", True, words))
+    return found
+
+
+def _missing(observed: ObservedArithmetic) -> list[_Step]:
+    """The steps that were not seen in kernels with exponentials."""
+    found = []
+    if _in_float32(observed) and not observed.flushing:
+        found.append(_Step("flush_to_zero", False, "no operation is seen to flush to zero"))
+    if observed.exponentials and not observed.rescales:
+        found.append(_Step("rescales", False, "no sum is seen to be rescaled by an exponential"))
+    if observed.exponentials and not observed.scaled_logits:
+        words = "no logits are seen to be scaled before the maximum is subtracted"
+        found.append(_Step("scaled_logits", False, words))
+    return found
 
 
 def contradictions(
@@ -117,27 +183,25 @@ def contradictions(
     show, such as a sum of another kernel's exponentials, are no contradiction. A variant without PTX has no contradiction
     at all.
     """
-    inner, total = _type(declared.intermediate, dtype), _type(declared.accumulation, dtype)
-    saw_all = saw_all and not observed.calls
-    found = [*_wrong_steps(declared, observed, inner), *_wrong_types(observed, inner, total)]
-    if observed.flushing and not declared.flush_to_zero:
-        found.append(
-            f"{_list(observed.flushing)} flushes subnormal results to zero, the declaration says they are kept; declare "
-            "flush_to_zero=True, or use an operation without .ftz"
-        )
-    if saw_all and declared.flush_to_zero and _in_float32(observed) and not observed.flushing:
-        found.append(
-            "no operation is seen to flush to zero, the declaration says flush_to_zero=True; declare flush_to_zero=False"
-        )
-    found += _wrong_scaling(declared, observed, saw_all=saw_all)
-    may_rescale = declared.rescales and not saw_all
-    if observed.exponentials and observed.rescales != declared.rescales and not may_rescale:
-        seen = "a sum is rescaled" if observed.rescales else "no sum is seen to be rescaled"
-        found.append(
-            f"{seen} by an exponential, the declaration says rescales={declared.rescales}; declare "
-            f"rescales={observed.rescales}"
-        )
-    return found
+    found = [f"an exponential is {kind}; no model covers it" for kind in _without_model(observed)]
+    missing = _missing(observed) if saw_all and not observed.calls else []
+    for field, value, words in (*_steps(observed, dtype), *missing):
+        said = getattr(declared, field)
+        if field in ("accumulation", "intermediate"):
+            said = _declared_type(_type(said, dtype), dtype)
+        allowed = {said}
+        if field == "intermediate" and said == "input":
+            allowed.add("float32")
+        if field == "exp" and dtype == "float64" and said == "libdevice":
+            allowed.add("ex2_approx")
+        if value not in allowed:
+            told = f"{field}={said}" if isinstance(said, bool) else dtype if said == "input" else said
+            found.append(f"{words}, the declaration says {told}; declare {field}={value!r}, or change the kernel")
+    found += [
+        f"{opcode} does not round to nearest, every model expects it to; store with the default rounding"
+        for opcode in observed.directed_roundings
+    ]
+    return [*found, *(f"{name} is called, and its arithmetic can't be read; inline it" for name in observed.calls)]
 
 
 def shown_arithmetic(observed: ObservedArithmetic, dtype: str) -> Arithmetic:
@@ -147,8 +211,7 @@ def shown_arithmetic(observed: ObservedArithmetic, dtype: str) -> Arithmetic:
     or another maximum was subtracted, another 16-bit type than the input's, a conversion that doesn't round to nearest,
     or a call.
     """
-    unknown = [kind for kind in _of_softmax(observed) if kind not in (*_EXPONENTIALS, "libdevice_float64")]
-    unknown += [*observed.directed_roundings, *observed.calls]
+    unknown = [*_without_model(observed), *observed.directed_roundings, *observed.calls]
     # "input" is the only 16-bit type that a model has.
     unknown += [f"sums in {kind}" for kind in observed.sums if kind.endswith("16") and kind != dtype]
     unknown += [op for op in (*observed.narrow_operations, *observed.narrow_roundings) if _narrow_type(op) != dtype]
@@ -157,25 +220,22 @@ def shown_arithmetic(observed: ObservedArithmetic, dtype: str) -> Arithmetic:
             f"the PTX shows {_list(unknown)}, for which there is no proven bound; expected exponentials of shifted float32 or "
             "float64 values that are rounded to nearest; judge against the standard contract"
         )
-    kinds = [_EXPONENTIALS[kind] for kind in observed.exponentials if kind in _EXPONENTIALS]
-    divisions = [_DIVISIONS[kind] for kind in observed.divisions if kind in _DIVISIONS]
-    narrow_steps = [op for op in observed.narrow_operations if not op.startswith("add.")]
-    narrow = bool(narrow_steps or observed.narrow_roundings)
     wide = "float32" if _in_float32(observed) or not observed.exponentials else "float64"
-    sums = [kind for kind in ("float16", "bfloat16", "float32", "float64") if kind in observed.sums]
-    accumulation = "input" if sums and sums[0] == dtype and dtype.endswith("16") else sums[0] if sums else wide
-    return msgspec.convert(
-        {
-            "exp": max(kinds, key=("libdevice", "ex2_approx", "prescaled_ex2_approx").index, default="ex2_approx"),
-            "division": max(divisions, key=("div_rn", "div_full", "reciprocal").index, default="div_full"),
-            "accumulation": accumulation,
-            "intermediate": "input" if narrow else wide,
-            "rescales": observed.rescales,
-            "flush_to_zero": bool(observed.flushing),
-            "scaled_logits": bool(observed.scaled_logits),
-        },
-        Arithmetic,
-    )
+    shown: dict[str, Any] = {"scaled_logits": bool(observed.scaled_logits), "intermediate": wide, "accumulation": wide}
+    seen = _steps(observed, dtype)
+    for field, order in _FROM_LEAST.items():
+        if values := [step.value for step in seen if step.field == field]:
+            shown[field] = max(values, key=order.index)
+    return msgspec.convert(shown, Arithmetic)
+
+
+def _without_model(observed: ObservedArithmetic) -> list[str]:
+    return [kind for kind in _of_softmax(observed) if kind not in _EXPONENTIALS]
+
+
+def _declared_type(kind: str, dtype: str) -> str:
+    """A type as a declaration for an input dtype names it."""
+    return "input" if kind == dtype and kind.endswith("16") else kind
 
 
 def weaknesses(observed: ObservedArithmetic, dtype: str) -> list[str]:
@@ -238,91 +298,6 @@ _WEAK_DIVISIONS = {
     "rcp_approx": "approximate reciprocal (rcp.approx)",
     "div_approx": "approximate reciprocal (div.approx)",
 }
-
-
-def _wrong_steps(declared: Arithmetic, observed: ObservedArithmetic, inner: str) -> list[str]:
-    """Exponentials, divisions and conversions that are not the declared ones."""
-    found = []
-    for kind in _of_softmax(observed):
-        if (kind in _FLOAT64_KINDS) != (inner == "float64"):
-            found.append(
-                f"an exponential is {kind}, the declaration says that {inner} is computed in; declare the intermediate type "
-                f"that the kernel uses, or convert to {inner} before subtracting the maximum"
-            )
-        elif kind in ("unshifted_float64", "misshifted_float64"):
-            found.append(f"an exponential is {kind}; no model covers it")
-        elif inner != "float64" and _EXPONENTIALS.get(kind) != declared.exp:
-            known = f"declare exp={kind!r}, or change the kernel" if kind in _EXPONENTIALS else "no model covers it"
-            found.append(
-                f"an exponential is {kind}, the declaration says {declared.exp} ({_EXPECTED[declared.exp]}); {known}"
-            )
-    if inner == "float64" and "libdevice_float64" in observed.exponentials:
-        prescales = "prescaled_float64" in observed.exponentials
-        if prescales != (declared.exp == "prescaled_ex2_approx"):
-            found.append(
-                f"float64 logits are {'' if prescales else 'not '}scaled before the maximum is subtracted, the declaration "
-                f"says {declared.exp}; declare exp={'prescaled_ex2_approx' if prescales else 'ex2_approx'!r}, or change the "
-                "kernel"
-            )
-    found += [
-        f"a division is {kind}, the declaration says {declared.division}; declare division={_DIVISIONS[kind]!r}, or change "
-        "the kernel"
-        for kind in observed.divisions
-        if kind in _DIVISIONS and _DIVISIONS[kind] != declared.division
-    ]
-    found += [
-        f"{opcode} does not round to nearest, every model expects it to; store with the default rounding"
-        for opcode in observed.directed_roundings
-    ]
-    found += [f"{name} is called, and its arithmetic can't be read; inline it" for name in observed.calls]
-    return found
-
-
-def _wrong_scaling(declared: Arithmetic, observed: ObservedArithmetic, *, saw_all: bool) -> list[str]:
-    """Lists contradictions on logits that are scaled before the subtraction.
-
-    An argument may be a power of two, and contradicts neither declaration.
-    """
-    if "constant" in observed.scaled_logits and not declared.scaled_logits:
-        return [
-            (
-                "logits are multiplied by a constant before the maximum is subtracted, the declaration says scaled_logits=False; "
-                "declare scaled_logits=True, or subtract first"
-            )
-        ]
-    if saw_all and declared.scaled_logits and observed.exponentials and not observed.scaled_logits:
-        return [
-            (
-                "no logits are seen to be scaled before the maximum is subtracted, the declaration says scaled_logits=True; declare "
-                "scaled_logits=False"
-            )
-        ]
-    return []
-
-
-def _wrong_types(observed: ObservedArithmetic, inner: str, total: str) -> list[str]:
-    """Sums and intermediate values of other types than declared."""
-    found = [
-        f"exponentials are added in {kind}, the declaration says {total}; declare the accumulation that the kernel uses, or "
-        f"convert to {total} before the sum"
-        for kind in observed.sums
-        if kind != total
-    ]
-    if inner.endswith("16"):
-        return found
-    sums_narrow = total.endswith("16")
-    steps = [op for op in observed.narrow_operations if not (sums_narrow and op.startswith("add."))]
-    if steps:
-        found.append(
-            f"{_list(steps)} computes in 16 bits, the declaration says {inner}; declare intermediate='input', or convert to "
-            f"{inner} first"
-        )
-    if observed.narrow_roundings:
-        found.append(
-            f"{_list(observed.narrow_roundings)} rounds a value that is computed with afterwards, the declaration says {inner}; "
-            f"declare intermediate='input', or keep it in {inner}"
-        )
-    return found
 
 
 def _narrow_type(opcode: str) -> str:

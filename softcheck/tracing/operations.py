@@ -1,16 +1,20 @@
-"""Exact results of the operations of Triton's interpreter: for each a rule, and the part that it plays in a softmax."""
+"""Exact results of the operations of Triton's interpreter: for each a rule and its part in a softmax; moved lanes; and reductions."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import triton.language as tl
+from triton.runtime import interpreter
 
+from softcheck.toolchain._interpreter_folds import trying
 from softcheck.toolchain._interpreter_numbers import decoded, is_known
 from softcheck.tracing import rules
 from softcheck.tracing.model import Phase
 from softcheck.tracing.rules import ExactRule
-from softcheck.tracing.shadow import ABSENT, DATA, LINEAR, Array, Kind, Shadow, Wide, constant, restarted
+from softcheck.tracing.shadow import ABSENT, DATA, LINEAR, Array, Kind, Shadow, Wide, as_sets, constant, restarted
 
 SHADOW = "softcheck_shadow"
 """Attribute of an interpreter's handle that holds its shadow."""
@@ -54,7 +58,8 @@ _TERNARY = {"fma": ("mul", "add"), "clampf": ("max", "min")}
 _CASTS = ("fp_ext", "fp_trunc", "fp_to_fp")
 
 
-class Followed(NamedTuple):
+@dataclass(frozen=True)
+class Followed:
     """A followed operation: its result's exact values, and those that its operands' own values would give."""
 
     phase: Phase | None
@@ -175,3 +180,119 @@ def _phase_of(name: str, operands: tuple[Kind, ...], result: Kind) -> Phase:
         (is_product and "constant" in operands and result in LINEAR, "scale"),
     )
     return next((part for holds, part in parts if holds), "other")
+
+
+def with_constant(original: Any) -> Any:
+    """A constant of the kernel's source, exact as it is written."""
+
+    def get(builder: Any, value: Any) -> Any:
+        handle = original(builder, value)
+        _write(handle, value)
+        return handle
+
+    return get
+
+
+def with_argument(original: Any) -> Any:
+    """A number that is given to a kernel, exact as Python has it."""
+
+    def convert(argument: Any) -> Any:
+        found = original(argument)
+        if isinstance(argument, float):
+            _write(found.handle, argument)
+        return found
+
+    return convert
+
+
+def _write(handle: Any, value: float) -> None:
+    setattr(handle, SHADOW, constant(np.full(handle.data.shape, value, dtype=Wide)))
+
+
+def with_moved_lanes(original: Any) -> Any:
+    """An operation that moves lanes without a look at them. The shadows follow lanes that hold their own numbers."""
+
+    def move(builder: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(builder, *args, **kwargs)
+        moved = [arg for arg in args if isinstance(arg, interpreter.TensorHandle) and is_float(arg)]
+        if not any(hasattr(handle, SHADOW) for handle in moved):
+            return result
+        numbered, shadows, count = {}, [], 0
+        for handle in moved:
+            lanes = np.arange(count, count + handle.data.size, dtype=np.int64).reshape(handle.data.shape)
+            numbered[id(handle)] = interpreter.TensorHandle(lanes, tl.int64)
+            shadows.append(shadow_of(handle).each(np.ravel))
+            count += handle.data.size
+        place = original(builder, *(numbered.get(id(arg), arg) for arg in args), **kwargs)
+        several = isinstance(result, tuple)
+        for one, lanes in zip(result if several else (result,), place if several else (place,), strict=True):
+            setattr(one, SHADOW, _together(shadows).each(itemgetter(lanes.data)))
+        return result
+
+    return move
+
+
+def _together(shadows: list[Shadow]) -> Shadow:
+    if len(shadows) == 1:
+        return shadows[0]
+    first = next((s for s in shadows if s.kind != "constant"), shadows[0])
+    sets = [as_sets(s.columns) for s in shadows] if len({s.columns.dtype for s in shadows}) > 1 else None
+    joined = {name: np.concatenate([getattr(s, name) for s in shadows]) for name in ("exact", "state", "row", "shift")}
+    return Shadow(**joined, columns=np.concatenate(sets or [s.columns for s in shadows]), kind=first.kind)
+
+
+def folded(reducer: Any, inputs: Sequence[Any], shape: tuple[int, ...]) -> list[Followed | None]:
+    """Computes a reduction of each input, whose results have this shape; None for an input of integers.
+
+    ``reducer`` is Triton's: an axis, a combining function, and whether the axis is kept.
+    """
+    axis = reducer.axis.value if isinstance(reducer.axis, tl.constexpr) else reducer.axis
+    handles = [arg.handle if axis is not None else _part(arg.handle, np.ravel) for arg in inputs]
+    found: list[Followed | None]
+    if is_float(handles[0]) and (one := reduced(reducer.combine_fn, handles[0], axis or 0)):
+        found = [one, *(None for _ in handles[1:])]
+    else:
+        found = _in_a_tree(reducer.combine_fn, handles, axis or 0)
+
+    def shaped(data: Array) -> Array:
+        return np.reshape(data, shape)
+
+    return [
+        None if each is None else replace(each, shadow=each.shadow.each(shaped), expected=shaped(each.expected))
+        for each in found
+    ]
+
+
+def _part(handle: Any, take: Any) -> Any:
+    """Some lanes of a handle, or all in another shape."""
+    part = interpreter.TensorHandle(take(handle.data), handle.dtype)
+    if hasattr(handle, SHADOW):
+        setattr(part, SHADOW, shadow_of(handle).each(take))
+    return part
+
+
+def _in_a_tree(function: Any, handles: Sequence[Any], axis: int) -> list[Followed | None]:
+    """Combines halves, as ``toolchain._interpreter_folds`` does, with the shadows that the operations give.
+
+    The combining function has no exact meaning but its operations', so its result adds no error of its own.
+    """
+    call = function.rewrite() if hasattr(function, "rewrite") else function
+    rows = [_part(handle, lambda data: np.moveaxis(data, axis, 0)) for handle in handles]
+    with trying():
+        while (length := rows[0].data.shape[0]) > 1:
+            halves = slice(length // 2), slice(length // 2, None)
+            operands = [_part(row, lambda data, half=half: data[half]) for half in halves for row in rows]
+            results = call(*map(_tensor, operands))
+            rows = [result.handle for result in (results if isinstance(results, tuple | tl.tuple) else (results,))]
+    return [_as_followed(row) if is_float(row) else None for row in rows]
+
+
+def _as_followed(handle: Any) -> Followed:
+    shadow = shadow_of(handle)
+    phases: dict[str, Phase] = {"maximum": "block_maximum", "sum": "block_sum"}
+    return Followed(phases.get(shadow.kind, "other"), "reduce", shadow, numbers(handle))
+
+
+def _tensor(handle: Any) -> Any:
+    dtype = handle.dtype.scalar
+    return tl.tensor(handle, tl.block_type(dtype, list(handle.data.shape)))

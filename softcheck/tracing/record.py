@@ -28,9 +28,6 @@ _LAST_STEPS = 40
 _MISREAD = 64
 """Times that an exact figure may be farther from the exact output than the kernel's own figure is."""
 
-_MISREAD = 64
-"""Times that an exact figure may be farther from the exact output than the kernel's own figure is."""
-
 MOST_COLUMNS = 2**15
 """Widest row that is traced. A step holds every lane's figures several times until the row's steps are drawn."""
 

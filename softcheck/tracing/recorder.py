@@ -20,12 +20,21 @@ from triton.runtime import interpreter
 
 import softcheck
 from softcheck.toolchain._interpreter_folds import asked_for_truth
-from softcheck.tracing import carrying
-from softcheck.tracing.folding import folded
 from softcheck.tracing.memory import Memory
 from softcheck.tracing.model import Phase
-from softcheck.tracing.operations import SHADOW, Followed, follow, is_float, numbers, shadow_of
-from softcheck.tracing.shadow import Array, Shadow, restarted
+from softcheck.tracing.operations import (
+    SHADOW,
+    Followed,
+    folded,
+    follow,
+    is_float,
+    numbers,
+    shadow_of,
+    with_argument,
+    with_constant,
+    with_moved_lanes,
+)
+from softcheck.tracing.shadow import Array, restarted
 
 _NOT_THE_KERNEL = (
     str(Path(triton.__file__).parent),
@@ -37,12 +46,11 @@ _UNRECORDED = ("fcmp", "load", "store", "atomic_load", "atomic_store", "descript
 """Beginnings of operations whose result needs no shadow, or that are made of others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracedOperation:
+@dataclass(frozen=True, kw_only=True)
+class TracedOperation(Followed):
     """One operation whose result depends on a traced row. Arrays have the result's shape."""
 
     phase: Phase
-    name: str
     kernel: str
     place: tuple[str, int] | None
     """File and line of the kernel."""
@@ -50,12 +58,6 @@ class TracedOperation:
     dtype: Any
     values: Array
     """The result, as numbers."""
-    shadow: Shadow
-    expected: Array
-    """The exact result of the values that the operation was given."""
-    note: str = ""
-    constant: Array | float = 0.0
-    """As in ``Followed``."""
     makes_nan: Array
     """True where the result is NaN and no operand is."""
     addresses: Array | None = None
@@ -98,20 +100,16 @@ class TraceRecorder:
         if followed.phase is None:
             return
         values = np.broadcast_to(numbers(handle), shadow.state.shape)
+        same = {**vars(followed), "shadow": shadow, "expected": np.broadcast_to(followed.expected, values.shape)}
         self.operations.append(
             TracedOperation(
-                phase=followed.phase,
-                name=followed.name,
+                **same,
                 kernel=self.kernel,
                 place=_place_of_caller(),
                 program=tuple(interpreter.interpreter_builder.grid_idx),
                 dtype=handle.dtype.scalar,
                 values=values,
                 makes_nan=np.isnan(values) & ~_have_nan(operands, values.shape) & bool(operands),
-                shadow=shadow,
-                expected=np.broadcast_to(followed.expected, shadow.state.shape),
-                note=followed.note,
-                constant=followed.constant,
                 addresses=addresses,
             )
         )
@@ -193,7 +191,7 @@ class TraceRecorder:
 
     def _folded(self, reducer: Any, inputs: Any, results: Any) -> list[Followed | None]:
         try:
-            return folded(reducer, inputs)
+            return folded(reducer, inputs, results[0].handle.data.shape)
         except Exception as error:
             # A function that asks if a value is true can't be tried on whole arrays.
             if not asked_for_truth(error):
@@ -223,9 +221,9 @@ def recording(memory: Memory, *, rescales: bool = True) -> Iterator[TraceRecorde
         (interpreter.ScanOps, "apply_impl"): recorder.scan,
         (builder, "create_masked_load"): recorder.load,
         (builder, "create_masked_store"): recorder.store,
-        (interpreter, "_implicit_cvt"): carrying.argument,
-        **{(builder, name): carrying.constant for name in _CONSTANTS},
-        **{(builder, f"create_{name}"): carrying.move for name in _MOVES if hasattr(builder, f"create_{name}")},
+        (interpreter, "_implicit_cvt"): with_argument,
+        **{(builder, name): with_constant for name in _CONSTANTS},
+        **{(builder, f"create_{name}"): with_moved_lanes for name in _MOVES if hasattr(builder, f"create_{name}")},
     }
     for name in dir(builder):
         said = name.removeprefix("create_")

@@ -3,6 +3,7 @@
 import copy
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,19 +12,21 @@ import msgspec
 from softcheck.calling import launches
 from softcheck.errors import UsageError
 from softcheck.operations.operation import Operation
-from softcheck.variants.callables import callable_of, is_triton_kernel
+from softcheck.operations.registry import operation as operation_of
 from softcheck.variants.declaration import ATTRIBUTE, declaration_of
-from softcheck.variants.defaults import left_out, of_parameters, with_one_given
-from softcheck.variants.forms import OPERANDS, PLAIN, Form
-from softcheck.variants.meanings import Untried, untried
-from softcheck.variants.recognise import Guess, Vocabulary, kernel_guess, parameters_of
+from softcheck.variants.forms import OPERANDS, PLAIN, Change, Form
+from softcheck.variants.meanings import Untried, left_out, of_parameters, untried, with_one_given
+from softcheck.variants.recognise import TEMPERATURES, Guess, callable_of, is_triton_kernel, kernel_guess, parameters_of
 from softcheck.variants.recognised import Recognised
 from softcheck.variants.trial import tried
-from softcheck.variants.unjudged import members_left_out, temperatures_of_one
 from softcheck.variants.wrapping import refusal_of, wrapper
 
 if TYPE_CHECKING:
     import torch
+
+_SUMS_OF = {"attention": "attention_logsumexp"}
+"""The operation of the log-sum-exp that comes beside an operation's answer, where it is another than logsumexp."""
+_ANY_TARGET = "torch.zeros(rows, dtype=torch.int64, device=x.device)"
 
 
 class Adapted:
@@ -45,22 +48,24 @@ class Adapted:
 
         ``refusal`` gives what is said where none of the calls answers.
         """
-        # Not its attributes: an object's own would mix with these.
-        functools.update_wrapper(self, function, updated=())
+        self._wrap(function)
         if hasattr(function, ATTRIBUTE):
             setattr(self, ATTRIBUTE, getattr(function, ATTRIBUTE))
-        self.own = function
-        """The function itself."""
         self.ways = [Guess(form.text)] if form is not None else ways
         """The calls that may be its own, the likeliest first."""
         self.refusal = refusal
         self._form = Form(self.ways[0].text) if form is None else form
-        self._operation: Operation | None = None
         self._is_moved = False
         self._on: tuple[torch.device, torch.dtype] | None = None
         self._fact: Recognised | None = None
         self.is_given = form is not None
         """True if the call was not recognised but given."""
+
+    def _wrap(self, function: Callable[..., Any]) -> None:
+        # Not its attributes: an object's own would mix with these.
+        functools.update_wrapper(self, function, updated=())
+        self.own = function
+        """The function itself."""
 
     @property
     def call(self) -> str:
@@ -75,13 +80,11 @@ class Adapted:
     @property
     def operation(self) -> Operation:
         """The operation that gives calls the values beside the matrix."""
-        assert self._operation is not None, "see computing"
-        return self._operation
+        return self._form.operation
 
     def computing(self, operation: Operation) -> "Adapted":
         """Gives calls the values that an operation takes beside the matrix, and returns itself."""
-        self._operation = operation
-        self._form = copy.copy(self._form).of(operation)
+        self._form = self._form.of(operation)
         return self
 
     def form_of(self, text: str) -> Form:
@@ -92,11 +95,9 @@ class Adapted:
         """Takes over the call that trials have shown, on a device, and returns itself."""
         import torch
 
-        if fact.call and self.is_given:
-            self._form = copy.copy(self._form)
-            self._form.part, self._form.beside = fact.part, fact.beside
-        elif fact.call:
-            self._form = Form(fact.call, part=fact.part, beside=fact.beside).of(self.operation)
+        if fact.call:
+            form = self._form if self.is_given else self.form_of(fact.call)
+            self._form = form.with_part(fact.part, fact.beside)
         self._on = device, getattr(torch, fact.dtype)
         self._fact = fact
         self.move_to(device)
@@ -114,9 +115,9 @@ class Adapted:
         A call is among these if it is right on a small trial, or if no other meaning of the operand is. Of a call
         that was given none is named: whoever gave it has seen them.
         """
-        if self._operation is None or self.is_given:
+        if self.is_given:
             return {}
-        return untried(self._parameters, self._form.text, self.names, self._operation, self._right_on_trial)
+        return untried(self._parameters, self._form.text, self.names, self.operation, self._right_on_trial)
 
     @property
     def open_options(self) -> dict[str, str]:
@@ -124,21 +125,17 @@ class Adapted:
 
         A temperature is named beside a scale. There are none of a call that was given.
         """
-        if self._operation is None or self.is_given:
+        if self.is_given:
             return {}
+        known = {*self.operation.parameters} | ({"temperature"} if "scale" in self.operation.parameters else set())
         found = of_parameters(left_out(self._parameters, self._form.text))
-        known = {*self._operation.parameters} | ({"temperature"} if "scale" in self._operation.parameters else set())
         return {name: parameter for name, parameter in found.items() if name in known}
 
     @property
     def unjudged(self) -> list[str]:
         """Sentences on the members of what it returns, and the temperatures, that are not judged."""
-        if self._operation is None:
-            return []
-        return [
-            *members_left_out(self._form, self._operation),
-            *([] if self.is_given else temperatures_of_one(self.call)),
-        ]
+        temperatures = [] if self.is_given else _temperatures_of_one(self.call)
+        return [*_members_left_out(self._form, self.operation), *temperatures]
 
     @property
     def left_out(self) -> list[inspect.Parameter]:
@@ -163,9 +160,9 @@ class Adapted:
     @property
     def doubtful_defaults(self) -> dict[str, str]:
         """Calls that are right on a small trial, where the call without one of their arguments is not, by its parameter."""
-        if not self.others or self._operation is None:
+        if not self.others:
             return {}
-        calls = with_one_given(self._parameters, self._operation, self._form.without_part)
+        calls = with_one_given(self._parameters, self.operation, self._form.without_part)
         return {name: call for name, call in calls.items() if self._first_right([call]) is not None}
 
     def _right_on_trial(self, calls: Sequence[str]) -> Sequence[str]:
@@ -190,11 +187,23 @@ class Adapted:
         """Returns a copy whose calls get what another operation gives them; the call itself stays as it is."""
         return copy.copy(self).computing(operation)
 
+    def changing(self, change: Change) -> "Adapted":
+        """Returns a copy whose calls get other operands."""
+        found = copy.copy(self)
+        found._form = self._form.changing(change)  # noqa: SLF001 - of the same class
+        return found
+
+    def timed(self) -> "Adapted":
+        """Returns a copy whose calls do nothing that takes time beside the function's."""
+        found = copy.copy(self)
+        found._form = copy.copy(self._form)  # noqa: SLF001 - of the same class
+        found._form.is_timed = True  # noqa: SLF001
+        return found
+
     def on(self, function: Callable[..., Any]) -> "Adapted":
         """Returns the same call of another function, such as a copy of the module."""
         found = copy.copy(self)
-        found.own = function
-        functools.update_wrapper(found, function, updated=())
+        found._wrap(function)  # noqa: SLF001 - of the same class
         return found
 
     def __call__(self, x: "torch.Tensor", **options: Any) -> Any:
@@ -259,10 +268,10 @@ def adapted(found: Any, spec: str, call: str, operation: Operation) -> Adapted:
 
     Raises UsageError, with the text of a wrapper, for an object whose call can't be guessed.
     """
-    return _adapted(found, spec, call, Vocabulary.of(operation)).computing(operation)
+    return _adapted(found, spec, call, operation).computing(operation)
 
 
-def _adapted(found: Any, spec: str, call: str, words: Vocabulary) -> Adapted:
+def _adapted(found: Any, spec: str, call: str, operation: Operation) -> Adapted:
     if isinstance(found, Adapted) and not call:
         # The module's own object serves other operations too.
         return copy.copy(found)
@@ -278,10 +287,56 @@ def _adapted(found: Any, spec: str, call: str, words: Vocabulary) -> Adapted:
             raise UsageError(refusal)
         return Adapted(found, [guess], refusal=lambda: refusal)
     try:
-        function, ways = callable_of(found, words)
+        function, ways = callable_of(found, operation)
     except TypeError as error:
         raise UsageError(f"variant {spec!r} is a class that can't be used: {error}. {wrapper(found, spec)}") from None
-    refused = functools.partial(refusal_of, found, function, spec, words.operation)
+    refused = functools.partial(refusal_of, found, function, spec, operation)
     if not ways:
         raise UsageError(refused())
     return Adapted(function, ways, refusal=refused)
+
+
+def _members_left_out(form: Form, operation: Operation) -> list[str]:
+    """Returns a sentence on the tensors beside the one that is judged, with an option for one that may be a log-sum-exp.
+
+    Returns none where a call has one answer, or was given with the member that it picks.
+    """
+    if not form.beside:
+        return []
+    places = ", ".join(form.beside)
+    is_one = len(form.beside) == 1
+    found = f"{places} of what it returns {'is' if is_one else 'are'} not judged"
+    options = [
+        f"if {place} is a log-sum-exp, --operation {name} --call '{call}' judges it"
+        for place, is_of_rows in form.beside.items()
+        if is_of_rows and (picked := _picking(form, place, operation)) is not None
+        for name, call in [picked]
+    ]
+    other = "a wrapper that returns such a member alone is judged by the --operation that it is the answer of"
+    return [f"{found}; {'; '.join(options) or other}"]
+
+
+def _temperatures_of_one(call: str) -> list[str]:
+    """Returns a sentence on temperatures that are 1 for each row in a call, with one that has others; none for another call.
+
+    Rows that are scaled by powers of two have the same answer behind such temperatures.
+    """
+    if TEMPERATURES not in call:
+        return []
+    other = "0.5 + torch.arange(rows, device=x.device) % 2 / 2"
+    scaled = re.sub(r"\bx\b(?=[,)])", f"(x * ({other})[:, None]).to(x.dtype)", call, count=1)
+    return [
+        f"each row's temperature is 1 in its call; --call '{scaled.replace(TEMPERATURES, other)}' judges 1/2 and 1 in turn"
+    ]
+
+
+def _picking(form: Form, place: str, operation: Operation) -> tuple[str, str] | None:
+    """The operation of a log-sum-exp and the call that picks it; None where that takes other operands."""
+    name = _SUMS_OF.get(operation.name, "logsumexp")
+    # The log-sum-exp of a loss is the same for all targets.
+    call = (re.sub(r"\btarget\b(?!\s*=)", _ANY_TARGET, form.without_part) + place).replace("'", '"')
+    try:
+        Form(call).of(operation_of(name))
+    except UsageError:
+        return None
+    return None if name == operation.name else (name, call)

@@ -147,9 +147,7 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     def timed_limit(self, dtype: str) -> int | None:
         """Largest column count on which it may be timed: wider rows than are judged elsewhere where a device judges what is timed."""
-        if self.computed.timed_shape is None:
-            return self.column_limit(dtype)
-        return self.max_columns.get(dtype) if isinstance(self.max_columns, dict) else self.max_columns
+        return self.column_limit(dtype) if self.computed.timed_shape is None else self.promised_columns(dtype)
 
     def column_limit(self, dtype: str) -> int | None:
         """Largest column count promised for a dtype, or judged of the operation; None where there is no limit."""

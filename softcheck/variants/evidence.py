@@ -96,7 +96,7 @@ def torch_sums(variant: LoadedVariant, dtype: str, shape: tuple[int, int], devic
     """
     key = ("summed", id(variant.function), dtype, shape)
     if key not in _known:
-        # The first call may find out how the function is called, which takes sums of softcheck's own.
+        # The first call may tune or compile, which takes sums of others' own.
         _call_on_zeros(variant, dtype, shape, device)
         with _Watching() as watching:
             _call_on_zeros(variant, dtype, shape, device)

@@ -6,17 +6,15 @@ by bisection. Inputs of up to 65536 elements are zeros, and the contents of othe
 may not be found. On a GPU the fork pretends one to the variant, since CUDA can't be used in a fork.
 """
 
+import multiprocessing
 import os
-import pickle
-import select
-import signal
 import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from io import BytesIO
 from itertools import chain, pairwise, zip_longest
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
@@ -42,12 +40,6 @@ _MANY, _SLOW = 1 << 15, 0.002
 _DEFINED = 1 << 16
 
 
-def packed(shape: Shape, dtype: torch.dtype) -> torch.Tensor:
-    """An input of this shape and dtype, packed, in host memory."""
-    make = torch.zeros if shape[0] * shape[1] <= _DEFINED else torch.empty
-    return make(shape, dtype=dtype, device="cpu")
-
-
 def explore(
     function: Callable[..., Any],
     source: Source,
@@ -57,7 +49,6 @@ def explore(
     shapes: Sequence[Shape] = (),
     rows: Sequence[int] = (),
     columns: Sequence[int] = (),
-    make: Callable[[Shape, torch.dtype], torch.Tensor] = packed,
     most_elements: int,
     seconds: float,
 ) -> dict[Shape, CallPath]:
@@ -71,51 +62,42 @@ def explore(
     """
     if not hasattr(os, "fork"):
         return {}
-    ours, theirs = os.pipe()
+    forking = multiprocessing.get_context("fork")
+    ours, theirs = forking.Pipe(duplex=False)
     answers = pretended_gpu.known()
-    with warnings.catch_warnings():
-        # The child runs no code of other threads, and ends without clean-up.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
+
+    def run() -> None:
         try:
-            os.close(ours)
             if device.type == "cuda":
                 pretended_gpu.pretend(device, answers)
-            explorer = _Explorer(function, source, TORCH_DTYPES[dtype], most_elements, theirs, make)
+            explorer = _Explorer(function, source, TORCH_DTYPES[dtype], most_elements, theirs)
             explorer.run(shapes, rows, columns, time.process_time() + seconds)
         finally:
+            # The child runs no code of other threads, and ends without clean-up.
             os._exit(0)
-    os.close(theirs)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = forking.Process(target=run)
+        child.start()
+    theirs.close()
     try:
         return _received(ours, time.monotonic() + _PATIENCE * seconds + _MARGIN)
     finally:
-        os.close(ours)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        child.kill()
+        child.join()
+        ours.close()
 
 
-def _received(pipe: int, deadline: float) -> dict[Shape, CallPath]:
-    """Reads what the child sends until it ends or the time is over. A record that is cut off is dropped."""
-    data = bytearray()
-    while (left := deadline - time.monotonic()) > 0 and select.select([pipe], [], [], left)[0]:
-        part = os.read(pipe, 1 << 16)
-        if not part:
-            break
-        data += part
+def _received(ours: Connection, deadline: float) -> dict[Shape, CallPath]:
+    """Reads what the child sends until it ends or the time is over."""
     found: dict[Shape, CallPath] = {}
     paths: list[CallPath] = []
-    stream = BytesIO(data)
-    with suppress(EOFError, pickle.UnpicklingError):
-        while True:
-            record = pickle.load(stream)  # noqa: S301 - written by our own child
-            if isinstance(record, tuple) and len(record) == len(CallPath._fields):
-                launches, number, *others = record
-                lines = paths[number].lines if isinstance(number, int) else number
-                paths.append(CallPath(launches, lines, *others))
-            else:
-                shape, number = record
-                found[shape] = paths[number]
+    with suppress(EOFError):
+        while ours.poll(max(0.0, deadline - time.monotonic())):
+            shape, number, path = ours.recv()
+            paths += [] if path is None else [CallPath(*path)]
+            found[shape] = paths[number]
     return found
 
 
@@ -128,17 +110,14 @@ class _Explorer:
         source: Source,
         dtype: torch.dtype,
         most_elements: int,
-        pipe: int,
-        make: Callable[[Shape, torch.dtype], torch.Tensor],
+        pipe: Connection,
     ) -> None:
         self._function = function
         self._dtype = dtype
-        self._make = make
         self._most = min(most_elements, _MOST_BYTES // dtype.itemsize)
         self._pipe = pipe
         self._recorder = Recorder(source.files, source.branches, source.condition_lines)
         self._numbers: dict[CallPath, int] = {}
-        self._lines: dict[frozenset[tuple[str, int]], int] = {}
         self._known: dict[Shape, CallPath | None] = {}
 
     def run(self, shapes: Sequence[Shape], rows: Sequence[int], columns: Sequence[int], end: float) -> None:
@@ -178,7 +157,8 @@ class _Explorer:
         return self._known[shape]
 
     def _called(self, shape: Shape) -> CallPath | None:
-        x = self._make(shape, self._dtype)
+        make = torch.zeros if shape[0] * shape[1] <= _DEFINED else torch.empty
+        x = make(shape, dtype=self._dtype, device="cpu")
         self._recorder.clear()
         begun = time.process_time()
         try:
@@ -190,16 +170,10 @@ class _Explorer:
             # It computes without a kernel that could be left out.
             self._most = min(self._most, elements)
         path = self._recorder.path(shape)
-        if path not in self._numbers:
-            # Equal lines are sent once.
-            lines = self._lines.setdefault(path.lines, len(self._numbers))
-            self._send((path.launches, path.lines if lines == len(self._numbers) else lines, *path[2:]))
-            self._numbers[path] = len(self._numbers)
-        self._send((shape, self._numbers[path]))
+        is_new = path not in self._numbers
+        number = self._numbers.setdefault(path, len(self._numbers))
+        self._pipe.send((shape, number, tuple(path) if is_new else None))
         return path
-
-    def _send(self, record: Any) -> None:
-        os.write(self._pipe, pickle.dumps(record))
 
 
 def _spread(sizes: Sequence[int]) -> list[int]:

@@ -7,14 +7,14 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from softcheck.calling import answers, operands
 from softcheck.errors import NotCalledError, SoftcheckError, TooManyRowsError, UsageError, near_matches
-from softcheck.operations.operation import Arguments, Operation, Parameter
-from softcheck.variants.copies import copied, overwriting
-from softcheck.variants.twin import Twin
+from softcheck.operations.operation import Operation, Parameter
+from softcheck.operations.registry import operation as operation_of
+from softcheck.variants.twin import Twin, copied, lying_like, overwriting, with_dims
 
 if TYPE_CHECKING:
     import torch
@@ -66,18 +66,22 @@ OPERANDS = frozenset({"mask", "keep", "bias", "target", "weight", "head", "y", "
 _IN_ITS_PLACE = ("y", "grad", *_HEADS)
 """Names of operands of which a call may hold one in place of the input."""
 
-_INPUTS = ("x5", "x4", "x3", "x1", "x")
+_TAKEN = ("x5", "x4", "x3", "x1", "x", "copy", *_IN_ITS_PLACE)
+"""Names of the input, and of what a call may hold in its place."""
 
 _MODULES = ("torch", "triton")
 """Modules that a call may name."""
 _BUILTINS = frozenset(dir(builtins))
+
+Change = Callable[["torch.Tensor", dict[str, Any]], Mapping[str, Any]]
+"""Returns other operands of a call, from the matrix and those that are made of it by name; "x" stands in the matrix's place."""
 
 MOST_ROWS = 4096
 """Rows of the largest input of a function that takes one row."""
 
 
 class Form:
-    """A call as text, evaluated on each input.
+    """A call as text, evaluated on each input, of which an operation says what stands beside it: softmax until ``of`` says another.
 
     The answer is the value of the call; where that is a tuple, a list, a dictionary or a dataclass, its first tensor of the
     input's shape; where it is None, ``out`` or ``copy``.
@@ -96,25 +100,25 @@ class Form:
         ``part`` and ``beside`` are what a trial has shown of a tuple or the like.
         """
         self._constants = dict(constants or {})
-        self._operation: Operation | None = None
         try:
             tree = ast.parse(text.strip(), mode="eval")
         except (SyntaxError, UnicodeEncodeError) as error:
             raise UsageError(f"the call {text!r} is no Python expression: {error}; write it as {PLAIN}") from None
-        self.names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-        if "f" not in self.names or not self.names & {*_INPUTS, "copy", *_IN_ITS_PLACE}:
+        nodes = list(ast.walk(tree))
+        self.names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
+        if "f" not in self.names or not self.names & {*_TAKEN}:
             raise UsageError(
                 f"the call {text!r} does not call f on the input; write it as {PLAIN}, with these names: {', '.join(NAMES)}"
             )
-        made = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        made |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+        made = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
         if unknown := sorted(self.names - {"f", *NAMES, *self._constants, *made, *_MODULES, *_BUILTINS}):
             raise UsageError(
                 f"the call {text!r} has {unknown[0]!r}, which is no name in it; {near_matches(unknown[0], [*NAMES, *_MODULES])}"
             )
         self.makes_instance = not any(
-            isinstance(node, ast.Name) and node.id in (*_INPUTS, "copy", "out", *_IN_ITS_PLACE)
-            for call in ast.walk(tree)
+            isinstance(node, ast.Name) and node.id in (*_TAKEN, "out")
+            for call in nodes
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "f"
             for argument in (*call.args, *(word.value for word in call.keywords))
             for node in ast.walk(argument)
@@ -124,12 +128,20 @@ class Form:
         self.part = part
         """What picks the answer from a tuple or the like, such as ``[0]``; empty if no trial has shown one."""
         self._is_tried = False
+        self._changes: tuple[Change, ...] = ()
+        self.is_timed = False
+        """True if no copies of operands are kept, and no answers of heads made a matrix, which would take time."""
         self.beside: dict[str, bool] = dict(beside or {})
         """The tensors beside the answer in a tuple or the like, by what picks them, with True for one number for each row."""
         self._code = compile(tree, "<call>", "eval")
 
+    @cached_property
+    def operation(self) -> Operation:
+        """The operation that gives calls the values beside the matrix; loading one imports the oracles."""
+        return operation_of("softmax")
+
     def of(self, operation: Operation) -> "Form":
-        """Gives the call the values that an operation takes beside the matrix, and returns it.
+        """Returns the call with the values that an operation takes beside the matrix.
 
         Raises UsageError for an operand that is not the operation's.
         """
@@ -142,8 +154,21 @@ class Form:
                 f"the call {self._text!r} has {foreign[0]!r}, and {operation.name} takes {', '.join(sorted(own)) or 'none'} "
                 f"beside its input; write another call, or {step}"
             )
-        self._operation = operation
-        return self
+        found = copy.copy(self)
+        found.operation = operation
+        return found
+
+    def changing(self, change: Change) -> "Form":
+        """Returns the call on other operands."""
+        found = copy.copy(self)
+        found._changes = (*self._changes, change)  # noqa: SLF001 - of the same class
+        return found
+
+    def with_part(self, part: str, beside: Mapping[str, bool]) -> "Form":
+        """Returns the call with what a trial has shown of a tuple or the like."""
+        found = copy.copy(self)
+        found.part, found.beside = part, dict(beside)
+        return found
 
     @property
     def text(self) -> str:
@@ -171,9 +196,10 @@ class Form:
         ``poison`` fills ``out``. A value that is no such answer is returned as it is. Raises TooManyRowsError for more than
         ``MOST_ROWS`` rows where the function takes one.
         """
-        if self._operation is not None and self._operation.gradient_in_place:
-            return overwriting(lambda given: self._of_rows(function, given, options, poison), x)
-        return self._of_rows(function, x, options, poison)
+        called = partial(function, **options) if options else function
+        if self.operation.gradient_in_place:
+            return overwriting(lambda given: self._of_rows(called, given, poison), x)
+        return self._of_rows(called, x, poison)
 
     def tried(self, function: Callable[..., Any], x: "torch.Tensor") -> "tuple[Any, Form]":
         """Calls a function as ``__call__`` does, with NaN in ``out``.
@@ -186,17 +212,15 @@ class Form:
         found._is_tried = False  # noqa: SLF001
         return answer, found
 
-    def _of_rows(
-        self, function: Callable[..., Any], x: "torch.Tensor", options: Mapping[str, Any], poison: float | None
-    ) -> Any:
+    def _of_rows(self, function: Callable[..., Any], x: "torch.Tensor", poison: float | None) -> Any:
         """Makes one call, or one for each row where the function takes a row or has one answer for a matrix."""
         import torch
 
-        matrix = None if self._operation is None else self._operation.matrix
+        matrix = self.operation.matrix
         given = x if matrix is None else x.view(*x.shape[:-1], *matrix(x.shape[-1]))
-        has_one_answer = matrix is not None and self._operation is not None and self._operation.answers_rows
+        has_one_answer = matrix is not None and self.operation.answers_rows
         if "x1" not in self.names and not has_one_answer:
-            answer = self._answer_to(function, given, options, poison)
+            answer = self._answer_to(function, given, poison)
             is_answer = matrix is not None and getattr(answer, "shape", None) == given.shape
             return answer.reshape(x.shape) if is_answer else answer
         if x.shape[0] > MOST_ROWS:
@@ -204,33 +228,31 @@ class Form:
                 f"{x.shape[0]} rows for a function of one row, which is called with up to {MOST_ROWS}"
             )
         due = torch.Size([1]) if has_one_answer else given.shape[1:]
-        answers = [self._answer_to(function, row, options, poison) for row in given]
+        answers = [self._answer_to(function, row, poison) for row in given]
         other = next((a for a in answers if not isinstance(a, torch.Tensor) or a.shape != due), None)
         if other is not None:
             return other
         return torch.stack(answers).view(len(x), due.numel()) if answers else x.new_empty(0, due.numel())
 
-    def _answer_to(
-        self, function: Callable[..., Any], x: "torch.Tensor", options: Mapping[str, Any], poison: float | None
-    ) -> Any:
+    def _answer_to(self, function: Callable[..., Any], x: "torch.Tensor", poison: float | None) -> Any:
         import torch
         from torch.utils._python_dispatch import _disable_current_modes
 
-        given = self._given(x)
-        twin = None
-        if (other := self._arguments(x, given)) is not None:
-            with _disable_current_modes():
-                twin = Twin(x, other)
-            given |= self._given(twin.view)
-        operand = next(name for name in (*_INPUTS, "copy", *_IN_ITS_PLACE) if name in self.names)
+        operation = self.operation
+        # Whoever records the operations of a call means the function's.
+        with _disable_current_modes():
+            made = self._operands(x)
+            twin = Twin(x, made["x"]) if "x" in made else None
+        given = self._given(made.pop("x", x)) | made
+        operand = next(name for name in _TAKEN if name in self.names)
         shape: Any = getattr(given[operand], "shape", None)
-        if self._operation is not None and shape is not None:
+        if shape is not None:
             shape = self._shape_due(shape, operand, x.shape[-1])
         if "out" in self.names:
             given["out"] = torch.empty(shape, dtype=x.dtype, device=x.device)
             if poison is not None:
                 given["out"].fill_(poison)
-        given["f"] = answers.noted(partial(function, **options) if options else function)
+        given["f"] = answers.noted(function)
         places: Mapping[str, Any] = {} if operands.are_held() else _Views(given)
         try:
             value = eval(self._code, {**self._constants, **given}, places)  # noqa: S307 - the expression is the user's own
@@ -241,18 +263,17 @@ class Form:
         answer = self._answer(value, given, shape)
         if not isinstance(answer, torch.Tensor) or shape is None:
             return answer
-        if self._operation is None or self._operation.answers_elements or self._operation.matrix is not None:
+        if operation.answers_elements or operation.matrix is not None:
             place = x.shape if shape else (1,)
             return answer.reshape(place) if answer.shape in (shape, place) else answer
-        of_rows = self._operation.answers_rows
+        of_rows = operation.answers_rows
         is_answer = answer.shape == shape or (of_rows and answer.shape in ((*shape, 1), (math.prod(shape),)))
-        numbers = self._operation.output_shape(1, x.shape[-1])[1]
         if operand.endswith("_blhd") and not of_rows:
             answer = answer.transpose(1, 2)
-        if is_answer and not of_rows and operands.is_timed():
+        if is_answer and not of_rows and self.is_timed:
             # A matrix would be a copy where heads lie apart, whose time is not the function's.
             return answer
-        return answer.reshape(*x.shape[:-1], numbers) if is_answer else answer
+        return answer.reshape(*x.shape[:-1], operation.output_shape(1, x.shape[-1])[1]) if is_answer else answer
 
     def _shape_due(self, shape: "torch.Size", operand: str, columns: int) -> "torch.Size | tuple[int, ...]":
         """The shape of an answer, by the shape of the operand that is the matrix, or that stands in its place.
@@ -260,29 +281,25 @@ class Form:
         An answer that has parts is a matrix for each row, and has the shape of an operand that stands in the matrix's place, but for
         its last dimension.
         """
-        if self._operation is None or self._operation.answers_elements:
+        operation = self.operation
+        if operation.answers_elements:
             return shape
-        if self._operation.matrix is not None:
-            return () if self._operation.answers_rows else shape
-        if self._operation.answers_rows:
-            is_blhd = operand.endswith("_blhd")
-            return (shape[0], shape[2], shape[1]) if is_blhd else shape[:-1]
-        parts = self._operation.part_shape(columns)
+        if operation.matrix is not None:
+            return () if operation.answers_rows else shape
+        if operation.answers_rows:
+            return (shape[0], shape[2], shape[1]) if operand.endswith("_blhd") else shape[:-1]
+        parts = operation.part_shape(columns)
         return (*shape[:-1], *(parts[-1:] if operand in _IN_ITS_PLACE else parts))
 
     def _given(self, x: "torch.Tensor") -> dict[str, Any]:
-        """The values of the names in the call, beside the function and its output."""
+        """The values of those names in the call that follow from what stands in the matrix's place."""
         import torch
         import triton
 
-        has_matrices = self._operation is not None and self._operation.matrix and not self._operation.answers_rows
-        kept = 2 if has_matrices else 1
+        kept = 2 if self.operation.matrix and not self.operation.answers_rows else 1
         makers: dict[str, Callable[[], Any]] = {
-            "x": lambda: x,
-            "x1": lambda: x,
-            "x3": lambda: _with_dims(x, 3, kept),
-            "x4": lambda: _with_dims(x, 4, kept),
-            "x5": lambda: _with_dims(x, 5, kept),
+            **dict.fromkeys(("x", "x1"), lambda: x),
+            **{f"x{dims}": partial(with_dims, x, dims, kept) for dims in (3, 4, 5)},
             "copy": lambda: copied(x.detach()),
             "rows": lambda: math.prod(x.shape[:-1]),
             "columns": lambda: x.shape[-1],
@@ -290,33 +307,43 @@ class Form:
             "torch": lambda: torch,
             "triton": lambda: triton,
         }
-        return {name: make() for name, make in makers.items() if name in self.names}
+        given = {name: make() for name, make in makers.items() if name in self.names}
+        given |= {name: _plain(name, value) for name, value in self.operation.parameters.items()}
+        return given | ({"temperature": 1.0 / given["scale"]} if "scale" in given else {})
 
-    def _arguments(self, x: "torch.Tensor", given: dict[str, Any]) -> "torch.Tensor | None":
-        """Adds the values of the operation's own names, and returns the tensor that stands in the matrix's place, if any."""
+    def _operands(self, x: "torch.Tensor") -> dict[str, Any]:
+        """Returns the operands of a call by name where they are to lie, in as many dimensions as the input, and what stands in its place as "x".
+
+        Raises NotCalledError for an error of whoever makes them.
+        """
         import torch
-        from torch.utils._python_dispatch import _disable_current_modes
 
-        if self._operation is None or not isinstance(x, torch.Tensor):
-            return None
-        given |= {name: _plain(name, value) for name, value in self._operation.parameters.items()}
-        if "scale" in given:
-            given["temperature"] = 1.0 / given["scale"]
-        if self._operation.arguments is None:
-            return None
-        # Whoever records the operations of a call means the function's.
-        with _disable_current_modes():
-            made = _operands_of(self._operation.arguments, x, self.names)
-        other: torch.Tensor | None = made.pop("x", None)
-        with _disable_current_modes():
-            made = {name: operands.placed(name, value) for name, value in made.items()}
+        if self.operation.arguments is None or not isinstance(x, torch.Tensor):
+            return {}
+        try:
+            made = dict(self.operation.arguments.make(x, self.names))
+        except Exception as error:
+            from softcheck.calling.call import is_out_of_memory, is_usable
+
+            # Work that a variant left behind can ruin the device, which shows here first.
+            if isinstance(error, SoftcheckError) or is_out_of_memory(error) or not is_usable(x.device):
+                raise
+            raise NotCalledError(
+                f"softcheck failed to make the operands of this call: {type(error).__name__}: {error}; "
+                "the variant was not called. Please report this message"
+            ) from error
+        if "x" in made:
+            made["x"] = lying_like(x, made["x"])
+        for change in self._changes:
+            made = dict(change(x, made))
+        beside = {name: value for name, value in made.items() if name != "x"}
+        if not self.is_timed:
+            operands.lend(beside)
         dims = next((int(name[1:]) for name in ("x3", "x4", "x5") if name in self.names), x.dim())
-        for name, value in made.items():
+        for name, value in beside.items():
             is_like_it = isinstance(value, torch.Tensor) and value.dim() == x.dim() and name != "head"
-            given[name] = _with_dims(value, dims) if is_like_it else value
-        with _disable_current_modes():
-            operands.lend(made)
-        return other
+            made[name] = with_dims(value, dims) if is_like_it else value
+        return made
 
     def _answer(self, value: Any, given: Mapping[str, Any], shape: Any) -> Any:
         import torch
@@ -329,40 +356,16 @@ class Form:
             if self._is_tried:
                 # Only a trial decides: on other inputs another part may have the shape by chance.
                 self.part = part
-                others = {place: self._is_of_rows(one, shape) for place, one in parts.items() if _is_beside(one)}
-                self.beside = {place: is_of_rows for place, is_of_rows in others.items() if place != part}
+                due = math.prod(shape if self.operation.answers_rows else shape[:-1])
+                self.beside = {
+                    place: one.numel() == due
+                    for place, one in parts.items()
+                    if place != part and isinstance(one, torch.Tensor) and one.is_floating_point()
+                }
             return parts[part]
         if "out" in self.names and (value is None or not isinstance(value, torch.Tensor)):
             return given["out"]
         return given["copy"] if value is None and "copy" in self.names else value
-
-    def _is_of_rows(self, other: "torch.Tensor", shape: "torch.Size | tuple[int, ...]") -> bool:
-        """True if a tensor beside the answer has a number for each row, or each query, that has an answer of this shape."""
-        are_rows = self._operation is not None and self._operation.answers_rows
-        return other.numel() == math.prod(shape if are_rows else shape[:-1])
-
-
-def _is_beside(value: Any) -> bool:
-    """True for a tensor of floating-point numbers."""
-    import torch
-
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
-
-
-def _operands_of(arguments: Arguments, x: "torch.Tensor", names: frozenset[str]) -> dict[str, Any]:
-    """Returns the operands that a call gets. Raises NotCalledError for an error of whoever makes them."""
-    try:
-        return dict(arguments.make(x, names))
-    except Exception as error:
-        from softcheck.calling.call import is_out_of_memory, is_usable
-
-        # Work that a variant left behind can ruin the device, which shows here first.
-        if isinstance(error, SoftcheckError) or is_out_of_memory(error) or not is_usable(x.device):
-            raise
-        raise NotCalledError(
-            f"softcheck failed to make the operands of this call: {type(error).__name__}: {error}; "
-            "the variant was not called. Please report this message"
-        ) from error
 
 
 class _Views(dict[str, Any]):
@@ -403,27 +406,3 @@ def names_in(text: str) -> frozenset[str]:
 def operands_in(text: str) -> frozenset[str]:
     """The names of operands in the text of a call."""
     return OPERANDS & names_in(text)
-
-
-def call_in_words(text: str) -> str:
-    """A call with the meaning of those of its names that say more than the matrix itself."""
-    meant = [
-        f"{name} is {meaning}"
-        for name, meaning in NAMES.items()
-        if name not in ("x", "rows", "columns") and re.search(rf"\b{name}\b", text)
-    ]
-    return "; ".join([text, *meant])
-
-
-def _with_dims(x: "torch.Tensor", dims: int, kept: int = 1) -> "torch.Tensor":
-    """A view of the same elements with so many dimensions: the largest but those ``kept`` is split, or leading ones are merged."""
-    while x.dim() > dims:
-        x = x.flatten(0, 1)
-    while x.dim() < dims:
-        leading, row = x.shape[:-kept] or (1,), x.shape[-kept:]
-        x = x.view(*leading, *row)
-        rows = max(leading)
-        outer = next((n for n in (2, 3, 5, 7) if rows % n == 0 and rows > n), 1)
-        place = leading.index(rows) if outer > 1 else 0
-        x = x.view(*leading[:place], outer, leading[place] // outer, *x.shape[place + 1 :])
-    return x

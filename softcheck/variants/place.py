@@ -1,4 +1,4 @@
-"""The line at which a variant's code begins, found in its source without importing it."""
+"""The line at which a variant's code begins, and what to write for a file that is named in a function's place, without importing it."""
 
 import ast
 import importlib.machinery
@@ -14,6 +14,9 @@ from softcheck.variants._import import working_folder_on_path
 from softcheck.variants.coverage import mentioned, reached
 from softcheck.variants.registry import Spec, resolve
 from softcheck.variants.source import read
+
+_SHOWN = 12
+"""Functions of a file that a refusal names."""
 
 
 class SourcePlace(msgspec.Struct, frozen=True):
@@ -115,3 +118,25 @@ def _launched(node: ast.AST) -> Iterator[str]:
     for each in ast.walk(node):
         if isinstance(each, ast.Call) and isinstance(each.func, ast.Subscript):
             yield ast.unparse(each.func.value).rpartition(".")[2]
+
+
+def refuse_misnamed(spec: str) -> None:
+    """Raises UsageError, with what to write, for ``FILE.py`` and ``FILE.py::FUNCTION``; for others ``resolve`` does."""
+    file, colons, function = spec.partition("::")
+    if colons and file.endswith(".py"):
+        raise UsageError(f"variant {spec!r} has two colons; write one: {file}:{function or 'FUNCTION'}")
+    if spec.endswith(".py") and (names := list(_functions_of(Path(spec)))):
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        has = f"it has {', '.join(names[:_SHOWN])}{more}"
+        raise UsageError(f"variant {spec!r} names no function; write {spec}:FUNCTION; {has}")
+
+
+def _functions_of(file: Path) -> Iterator[str]:
+    """The public functions and classes at the top of a file, but for Triton's kernels; none of one that can't be read."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_") and not is_kernel(node):
+            yield node.name

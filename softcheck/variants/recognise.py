@@ -1,17 +1,16 @@
-"""Guesses how a function is called on a matrix, from the names of its parameters. Imports no torch."""
+"""Guesses how a function, a class or a module is called on a matrix, from the names of its parameters. Imports torch when it is needed."""
 
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation as operation_of
-from softcheck.variants.defaults import passed
 from softcheck.variants.forms import PLAIN, are_of_one_layout, operands_in
-from softcheck.variants.meanings import OTHERWISE, PARAMETERS, SCALE, TEMPERATURE, hidden_and_head
+from softcheck.variants.meanings import OTHERWISE, PARAMETERS, SCALE, TEMPERATURE, hidden_and_head, passed
 
 _OUTPUT = "out output outputs o y result res dst dest destination ret y_out out_ptr output_ptr out_tensor output_tensor y_ptr p probs"
 _DIMENSION = "dim axis softmax_dim dimension"
@@ -98,55 +97,32 @@ class Guess:
     """True if it is tried only where no other call answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """Names of parameters that mean something else, or something more, for an operation."""
+def _words_of(operation: Operation | None) -> Mapping[str, Sequence[str]]:
+    """Returns the arguments that a parameter of a name may get in a call that computes an operation, the likeliest first.
 
-    required: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Arguments that a parameter without a default may get, the likeliest first."""
-    numbers: Mapping[str, str] = field(default_factory=dict)
-    """Arguments that a parameter gets for a value of the operation's that is not the usual one."""
-    takes_matrix: bool = True
-    """False if all operands are made from the matrix, which itself is none."""
-    known: Mapping[str, str] = field(default_factory=dict)
-    """Arguments that a parameter without a default gets for a parameter of the operation, whatever its value is."""
-    operation: Operation | None = None
-    """The operation, whose values say which parameters with a default are given."""
+    A parameter gets a number of the operation's that is not the usual one, or, where it has no default, any that the operation has.
+    """
+    found: dict[str, Sequence[str]] = {name: (text,) for name, text in _ARGUMENTS.items()}
+    if operation is None:
+        return found
+    given, usual = operation.parameters, operation_of(operation.name).parameters
+    changed = {name for name, value in given.items() if value != usual.get(name, value)}
+    changed |= {"scale"} if given.get("scale", 1.0) != 1 else set()
+    known = [one for one in PARAMETERS if one.parameter in given and one.text != "True"]
+    found |= {name: (one.text,) for one in known for name in one.names.split() if name not in OTHERWISE}
+    found |= {name: (one.text,) for one in PARAMETERS if one.parameter in changed for name in one.names.split()}
+    words = {} if operation.arguments is None else operation.arguments.words
+    return found | {name: texts for names, texts in words.items() for name in names.split()}
 
-    @classmethod
-    def of(cls, operation: Operation) -> "Vocabulary":
-        """The names of an operation's arguments and of the parameters that have other than their usual values."""
-        arguments, given = operation.arguments, operation.parameters
-        usual = operation_of(operation.name).parameters
-        changed = {name for name, value in given.items() if value != usual.get(name, value)}
-        if given.get("scale", 1.0) != 1:
-            changed.add("scale")
-        numbers = [(one.names, one.text) for one in PARAMETERS if one.parameter in changed]
-        known = [(one.names, one.text) for one in PARAMETERS if one.parameter in given and one.text != "True"]
-        return cls(
-            {}
-            if arguments is None
-            else {name: texts for names, texts in arguments.words.items() for name in names.split()},
-            {name: text for names, text in numbers for name in names.split()},
-            any(operand.name == "x" for operand in operation.operands),
-            {name: text for names, text in known for name in names.split() if name not in OTHERWISE},
-            operation,
-        )
-
-
-_PLAIN_WORDS = Vocabulary()
 
 _WITHOUT_NAMES = [Guess(PLAIN), *(Guess(text, sure=False) for text in ("f(x, -1)", "f(x, out)", "f(out, x)"))]
 """The calls of a function that has no signature to read, such as one written in C."""
 
 
-def guesses(function: Callable[..., Any], *, positional: bool = False, words: Vocabulary = _PLAIN_WORDS) -> list[Guess]:
-    """The calls that a function's parameters allow, the likeliest first; none where they can't be guessed.
-
-    ``positional`` leaves out keywords, which the ``apply`` of an autograd function refuses.
-    """
+def guesses(function: Callable[..., Any], operation: Operation | None = None) -> list[Guess]:
+    """The calls that a function's parameters allow for an operation, the likeliest first; none where they can't be guessed."""
     try:
-        return guesses_for(parameters_of(function), positional=positional, words=words)
+        return _guesses_for(parameters_of(function), operation)
     except (TypeError, ValueError):
         return _WITHOUT_NAMES
 
@@ -188,19 +164,19 @@ def parameters_to_make(kind: Any) -> list[inspect.Parameter]:
         return []
 
 
-def instance_guesses(
-    kind: type, method: Callable[..., Any], *, is_module: bool, words: Vocabulary = _PLAIN_WORDS
+def _instance_guesses(
+    kind: type, method: Callable[..., Any], operation: Operation | None, *, is_module: bool
 ) -> list[Guess]:
     """The calls of a class whose instances need arguments; none where these can't be guessed."""
     needed = [p for p in parameters_of(kind) if _is_required(p) or _is_dimension(p)]
-    known = {p.name: argument_of(p.name, words) for p in needed}
+    known = {p.name: _argument_of(p.name, _words_of(operation)) for p in needed}
     if not all(known.values()):
         return []
     made = f"f({arguments_of(needed, known)})"
     moved = ".to(x.device).eval()" if is_module else ""
     return [
         Guess(f"{made}{moved}{guess.text[1:]}", guess.sure)
-        for guess in guesses_for(list(inspect.signature(method).parameters.values())[1:], words=words)
+        for guess in _guesses_for(list(inspect.signature(method).parameters.values())[1:], operation)
     ]
 
 
@@ -213,22 +189,29 @@ def kernel_guess(kernel: Any) -> Guess | None:
     return Guess(f"f[(rows,)]({arguments_of(parameters, values)})", sure=False)
 
 
-def guesses_for(
-    parameters: Sequence[inspect.Parameter], *, positional: bool = False, words: Vocabulary = _PLAIN_WORDS
+def _guesses_for(
+    parameters: Sequence[inspect.Parameter], operation: Operation | None, *, positional: bool = False
 ) -> list[Guess]:
-    """The calls that some parameters allow; see ``guesses``."""
+    """The calls that some parameters allow, as ``guesses`` gives them.
+
+    ``positional`` leaves out keywords, which the ``apply`` of an autograd function refuses.
+    """
     if any(p.kind is p.VAR_POSITIONAL for p in parameters) and not any(_is_required(p) for p in parameters):
         return _WITHOUT_NAMES
-    given = {} if words.operation is None else passed(parameters, words.operation)
+    words, takes_matrix = (
+        _words_of(operation),
+        operation is None or any(each.name == "x" for each in operation.operands),
+    )
+    given = {} if operation is None else passed(parameters, operation)
     needed = [p for p in parameters if _is_required(p) or _is_dimension(p) or p.name in given]
-    known = {p.name: argument_of(p.name, words) or given.get(p.name) for p in needed}
+    known = {p.name: _argument_of(p.name, words) or given.get(p.name) for p in needed}
     known |= {name: text for name, text in given.items() if text == "False"}
-    if not words.takes_matrix:
+    if not takes_matrix:
         # What is said of the matrix is said of the first operand, which stands in its place.
         first = next((text for text in known.values() if text and operands_in(text)), "x")
         known = {name: text and re.sub(r"\bx(?=\.)", first, text) for name, text in known.items()}
-    place = _place_of_input(needed, known) if words.takes_matrix else ""
-    is_loss = words.operation is not None and "head" in words.operation.parameters
+    place = _place_of_input(needed, known) if takes_matrix else ""
+    is_loss = operation is not None and "head" in operation.parameters
     if is_loss and (linear := hidden_and_head([p.name for p in needed])) is not None:
         place, known[linear[1]] = linear[0], "head"
     if place is None:
@@ -236,30 +219,27 @@ def guesses_for(
     if place:
         known[place] = "x"
     unknown = [name for name, text in known.items() if text is None]
-    if not unknown:
-        ways = _alternatives(needed, known, words)
-        return _written(parameters, ways, positional=positional, sure=True)
     if len(unknown) > 1:
         return []
-    # The one that is left is an output, before or behind the input, or a dimension.
-    (other,) = unknown
-    ways = [known | {other: "out"}, *([known | {other: "x", place: "out"}] if place else []), known | {other: "-1"}]
-    return _written(parameters, ways, positional=positional, sure=False)
+    ways = _alternatives(needed, known, words)
+    if unknown:
+        # The one that is left is an output, before or behind the input, or a dimension.
+        (other,) = unknown
+        ways = [known | {other: "out"}, *([known | {other: "x", place: "out"}] if place else []), known | {other: "-1"}]
+    found = (arguments_of(parameters, way, positional=positional) for way in ways)
+    return [Guess(f"f({text})", sure=not unknown) for text in found if text is not None]
 
 
-def argument_of(parameter: str, words: Vocabulary) -> str | None:
+def _argument_of(parameter: str, words: Mapping[str, Sequence[str]]) -> str | None:
     """The likeliest argument for a parameter; None where its name tells nothing."""
-    name = parameter.lower().rstrip("_")
-    if name in words.required:
-        return words.required[name][0]
-    return words.numbers.get(name) or words.known.get(name) or _ARGUMENTS.get(name)
+    return next(iter(words.get(parameter.lower().rstrip("_"), ())), None)
 
 
 def _alternatives(
-    needed: Sequence[inspect.Parameter], known: Mapping[str, str | None], words: Vocabulary
+    needed: Sequence[inspect.Parameter], known: Mapping[str, str | None], words: Mapping[str, Sequence[str]]
 ) -> list[dict[str, str | None]]:
     """The arguments with all that the parameters' names may stand for, the likeliest first."""
-    meant = {p.name: words.required.get(p.name.lower().rstrip("_"), ()) for p in needed}
+    meant = {p.name: words.get(p.name.lower().rstrip("_"), ()) for p in needed}
     open_ones = [name for name, texts in meant.items() if known[name] in texts]
     choices = (chosen for chosen in product(*(meant[name] for name in open_ones)) if are_of_one_layout(chosen))
     return [{**known, **dict(zip(open_ones, chosen, strict=True))} for chosen in choices]
@@ -267,7 +247,7 @@ def _alternatives(
 
 def argument_for(parameter: str) -> str:
     """The argument for a parameter in a wrapper to be completed by hand; ``...`` where its name tells nothing."""
-    return "x" if parameter.lower().rstrip("_") in _INPUT else argument_of(parameter, _PLAIN_WORDS) or "..."
+    return "x" if parameter.lower().rstrip("_") in _INPUT else _argument_of(parameter, _words_of(None)) or "..."
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:
@@ -295,13 +275,6 @@ def _place_of_input(needed: Sequence[inspect.Parameter], known: dict[str, str | 
     return None
 
 
-def _written(
-    parameters: Sequence[inspect.Parameter], ways: Sequence[dict[str, str | None]], *, positional: bool, sure: bool
-) -> list[Guess]:
-    found = (arguments_of(parameters, way, positional=positional) for way in ways)
-    return [Guess(f"f({text})", sure) for text in found if text is not None]
-
-
 def arguments_of(
     parameters: Sequence[inspect.Parameter], values: Mapping[str, str | None], *, positional: bool = False
 ) -> str | None:
@@ -327,3 +300,68 @@ def _can_be_named(parameter: inspect.Parameter, positional: bool) -> bool:  # no
     return (
         not positional and parameter.kind is not parameter.POSITIONAL_ONLY and parameter.default is not parameter.empty
     )
+
+
+def callable_of(found: Any, operation: Operation | None = None) -> tuple[Callable[..., Any], list[Guess]]:
+    """Returns the function behind a class, a module or an object, and the calls that may be its own.
+
+    Raises TypeError, with the reason, for an object that can't be called and for a class whose arguments can't be guessed.
+    """
+    import torch
+
+    if inspect.isclass(found):
+        return _callable_of_class(found, operation)
+    if isinstance(found, torch.nn.Module):
+        return found.eval(), guesses(found.forward, operation)
+    if not callable(found):
+        method = getattr(found, "forward", None) or getattr(found, "apply", None)
+        if method is None:
+            raise TypeError("its objects can't be called and have no method forward or apply")
+        return method, guesses(method, operation)
+    kind = getattr(found, "__self__", None)
+    if inspect.isclass(kind) and issubclass(kind, torch.autograd.Function):
+        return callable_of(kind, operation)
+    # Torch's convention: a name that ends in an underscore is of an operation in place.
+    in_place = re.fullmatch(r"[a-z]\w*[^_]_", str(getattr(found, "__name__", "")))
+    return found, [
+        Guess(g.text.replace(PLAIN, "f(copy)"), g.sure) if in_place else g for g in guesses(found, operation)
+    ]
+
+
+def _callable_of_class(kind: type, operation: Operation | None) -> tuple[Callable[..., Any], list[Guess]]:
+    import torch
+
+    if issubclass(kind, torch.autograd.Function):
+        parameters = list(inspect.signature(kind.forward).parameters.values())
+        own = parameters[1:] if kind.setup_context is torch.autograd.Function.setup_context else parameters
+        return kind.apply, _guesses_for(own, operation, positional=True)
+    is_module = issubclass(kind, torch.nn.Module)
+    if "apply" in vars(kind) and not is_module:
+        apply = getattr(kind, "apply")  # noqa: B009 - a type has none by itself
+        return apply, guesses(apply, operation)
+    if (instance := _instance(kind)) is not None:
+        return callable_of(instance, operation)
+    method = getattr(kind, "__call__" if "__call__" in vars(kind) else "forward", None)
+    if method is None or not (ways := _instance_guesses(kind, method, operation, is_module=is_module)):
+        raise TypeError(f"{kind.__name__}{inspect.signature(kind)} needs arguments that can't be guessed")
+    return kind, ways
+
+
+def _instance(kind: type) -> Any:
+    """An instance of a class whose parameters, if it needs any, name a dimension; None for another class."""
+    try:
+        signature = inspect.signature(kind)
+    except (TypeError, ValueError):
+        return kind()
+    needed = [p for p in signature.parameters.values() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    dims = {p.name: -1 for p in signature.parameters.values() if p.name in ("dim", "axis") and p.default != -1}
+    if any(p.name not in dims for p in needed):
+        return None
+    return kind(**dims)
+
+
+def is_triton_kernel(found: Any) -> bool:
+    """True for a function that Triton has decorated, which is launched and not called."""
+    from triton.runtime.jit import KernelInterface
+
+    return isinstance(found, KernelInterface)

@@ -1,12 +1,13 @@
 """The result of recognising a function: how it is called and what it computes. Imports no torch."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
 
 from softcheck.operations.operation import Parameter, value_in_words
 from softcheck.variants.declaration import Declaration
-from softcheck.variants.forms import PLAIN, call_in_words
+from softcheck.variants.forms import NAMES, PLAIN
 
 OVER_OTHERS: Mapping[str, str] = {
     "f(x.mT).mT": "over dimension 0",
@@ -60,7 +61,7 @@ class Recognised(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         """
         over = OVER_OTHERS.get(self.call) or OVER_OTHERS_OF_ROWS.get(self.call)
         numbers = ", ".join(f"{name}={value_in_words(value)}" for name, value in self.parameters.items())
-        call, *meanings = call_in_words(self.text or PLAIN).split("; ")
+        call, *meanings = _in_words(self.text or PLAIN).split("; ")
         judged = [self.operation, over, numbers and f"with {numbers}", self.taken and f"by {self.taken}"]
         said = [
             self.computes and f"its answers are those of {_named(self.computes)}: add {self.computes} to judge it so",
@@ -83,3 +84,13 @@ def _named(options: str) -> str:
 def unrecognised(declaration: Declaration) -> Recognised:
     """The fact that no trial has shown a call, so that the likeliest by names is made."""
     return Recognised(operation=declaration.operation, parameters=declaration.parameters)
+
+
+def _in_words(text: str) -> str:
+    """A call with the meaning of those of its names that say more than the matrix itself."""
+    meant = [
+        f"{name} is {meaning}"
+        for name, meaning in NAMES.items()
+        if name not in ("x", "rows", "columns") and re.search(rf"\b{name}\b", text)
+    ]
+    return "; ".join([text, *meant])

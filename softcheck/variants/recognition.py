@@ -25,8 +25,17 @@ if TYPE_CHECKING:
 _MASKS = ("torch.zeros_like(x)", "torch.zeros_like(x, dtype=torch.bool)", "torch.ones_like(x, dtype=torch.bool)")
 """Masks that mask nothing: one that is added, one of what is left out, one of what is kept."""
 
-_TOLD: tuple[dict[str, Parameter], ...] = ({}, {"base": 2.0}, {"causal": TOP_LEFT}, {"causal": BOTTOM_RIGHT})
+_TOLD: tuple[dict[str, Parameter], ...] = (
+    {},
+    {"base": 2.0},
+    {"causal": TOP_LEFT},
+    {"causal": BOTTOM_RIGHT},
+    {"reduction": "mean"},
+    {"reduction": "sum"},
+)
 """Parameters that answers tell where nobody declares them."""
+_OF_A_SHAPE = ("causal", "reduction")
+"""Those of them that the operation's own name, which somebody said, leaves open."""
 
 _FEW_QUERIES = 5.0
 """Queries of a trial that tells from which end a causal mask counts them."""
@@ -138,8 +147,9 @@ class Recognition:
             for dtype in self._dtypes:
                 answer, answers = self._right_call(candidate.function, dtype, with_others=not options.count("="))
                 if answer is not None:
-                    is_alignment = declaration.operation == self._declaration.operation and "causal" in options
-                    if self._is_declared or (self._is_said and not is_alignment):
+                    is_open = declaration.operation == self._declaration.operation
+                    is_open &= any(name in options for name in _OF_A_SHAPE)
+                    if self._is_declared or (self._is_said and not is_open):
                         return msgspec.structs.replace(unrecognised(self._declaration), computes=options)
                     found = _fact(candidate, answer, dtype)
                     aligned = self._aligned(declaration, dtype) if TOP_LEFT in options else {}

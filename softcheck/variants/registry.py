@@ -20,12 +20,13 @@ import msgspec
 from softcheck.cases.case import Case
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.operation import Operation, Parameter, value_in_words
+from softcheck.operations.registry import OPERATIONS
 from softcheck.variants import _import
 from softcheck.variants.adapt import Adapted, adapted
+from softcheck.variants.builtin.declarations import DECLARED, WITH_MASKS
 from softcheck.variants.declaration import PROMISED, Declaration, check_promises, declaration_of, with_promises
-from softcheck.variants.defaults import of_defaults
-from softcheck.variants.forms import Form
-from softcheck.variants.meanings import implied
+from softcheck.variants.forms import Change, Form
+from softcheck.variants.meanings import implied, of_defaults
 from softcheck.variants.recognise import parameters_to_make
 from softcheck.variants.recognised import Recognised, unrecognised
 from softcheck.variants.recognition import Candidate, Recognition
@@ -33,77 +34,15 @@ from softcheck.variants.recognition import Candidate, Recognition
 if TYPE_CHECKING:
     import torch
 
-_PACKAGE = "softcheck.variants.builtin"
-
-BUILTIN: dict[str, str] = {
-    "eager": f"{_PACKAGE}.eager:eager",
-    "torch": f"{_PACKAGE}.torch_native:softmax",
-    "eager_compiled": f"{_PACKAGE}.eager:eager_compiled",
-    "one_block": f"{_PACKAGE}.one_block:one_block",
-    "one_block_default_warps": f"{_PACKAGE}.one_block:one_block_default_warps",
-    "persistent": f"{_PACKAGE}.persistent:persistent",
-    "hybrid": f"{_PACKAGE}.hybrid:hybrid",
-    "hybrid_tiled": f"{_PACKAGE}.hybrid:hybrid_tiled",
-    "tiled_float64_sum": f"{_PACKAGE}.hybrid:tiled_float64_sum",
-    "notebook_basic": f"{_PACKAGE}.notebook:notebook_basic",
-    "notebook_vectorized": f"{_PACKAGE}.notebook:notebook_vectorized",
-    "notebook_tiled": f"{_PACKAGE}.notebook:notebook_tiled",
-    "online": f"{_PACKAGE}.online:online",
-    "multi_row": f"{_PACKAGE}.multi_row:multi_row",
-    "exp2_prescaled": f"{_PACKAGE}.exp2_prescaled:exp2_prescaled",
+BUILTIN_OF: dict[str, list[str]] = {
+    operation: [
+        name for name, each in DECLARED.items() if each.declaration.operation == operation and name not in WITH_MASKS
+    ]
+    for operation in OPERATIONS
 }
-"""Built-in variants of softmax in the order of the report's table, each with the module and function that defines it."""
+"""Names of the built-in variants of each operation in the order of tables; torch's own is one of them."""
 
-BUILTIN_OF: dict[str, dict[str, str]] = {
-    "softmax": BUILTIN,
-    "log_softmax": {
-        name: f"{_PACKAGE}.log_softmax:{name}"
-        for name in ("torch_log_softmax", "log_softmax_one_block", "log_softmax_online")
-    },
-    "logsumexp": {
-        name: f"{_PACKAGE}.logsumexp:{name}" for name in ("torch_logsumexp", "logsumexp_one_block", "logsumexp_online")
-    },
-    "cross_entropy": {
-        **{name: f"{_PACKAGE}.cross_entropy:{name}" for name in ("torch_cross_entropy", "cross_entropy_online")},
-        **{name: f"{_PACKAGE}.losses:{name}" for name in ("cross_entropy_chunked", "cross_entropy_in_place")},
-    },
-    **{
-        backward: {
-            name: f"{_PACKAGE}.backward:{name}"
-            for name in (f"torch_{backward}", f"{backward}_one_block", f"{backward}_two_pass")
-        }
-        for backward in ("softmax_backward", "log_softmax_backward")
-    },
-    "attention": {
-        **{
-            name: f"{_PACKAGE}.attention_torch:{name}"
-            for name in (
-                *("torch_sdpa_math", "torch_sdpa_flash", "torch_sdpa_efficient", "torch_sdpa_cudnn"),
-                *("torch_sdpa_causal", "torch_sdpa_masked", "torch_sdpa_biased"),
-            )
-        },
-        **{
-            name: f"{_PACKAGE}.attention:{name}"
-            for name in (
-                *("attention_online", "attention_online_causal", "attention_online_masked"),
-                *("attention_online_biased", "attention_split_keys"),
-            )
-        },
-    },
-    "attention_logsumexp": {
-        "torch_attention_logsumexp": f"{_PACKAGE}.attention_torch:torch_attention_logsumexp",
-        "attention_split_keys_logsumexp": f"{_PACKAGE}.attention:attention_split_keys_logsumexp",
-    },
-}
-"""Built-in variants of each operation; torch's own is one of them."""
-
-WITH_MASKS: dict[str, str] = {
-    name: f"{_PACKAGE}.masked:{name}"
-    for name in ("scaled_masked_one_block", "causal_online", "causal_online_bottom_right", "torch_safe_softmax")
-}
-"""Built-in variants of softmax with masks, scales or zeros for hidden rows; a report of softmax takes them where they are named."""
-
-_PLACES = {name: place for variants in (*BUILTIN_OF.values(), WITH_MASKS) for name, place in variants.items()}
+BUILTIN = BUILTIN_OF["softmax"]
 
 ENTRY_POINTS = "softcheck.variants"
 """Entry point group through which other packages offer variants."""
@@ -155,6 +94,11 @@ class LoadedVariant:
         function = self.function.with_operation(named) if isinstance(self.function, Adapted) else self.function
         return dataclasses.replace(self, function=function, named=named)
 
+    def changing(self, change: Change) -> "LoadedVariant":
+        """Returns the variant whose calls get other operands; one that is called on the matrix alone is as it was."""
+        function = self.function.changing(change) if isinstance(self.function, Adapted) else self.function
+        return dataclasses.replace(self, function=function)
+
     @property
     def said(self) -> str:
         """The name, with the operation and parameters where trials have shown them: a spec to which others can be added."""
@@ -176,7 +120,22 @@ class LoadedVariant:
 
 def known_names() -> list[str]:
     """Built-in names in table order, then the names that entry points offer."""
-    return [*_PLACES, *(name for name in sorted(_entry_points()) if name not in _PLACES)]
+    return [*DECLARED, *(name for name in sorted(_entry_points()) if name not in DECLARED)]
+
+
+def descriptions() -> dict[str, str]:
+    """Returns a line for each known name, without torch and without running any code of a variant.
+
+    The line is a built-in variant's description and dtypes, or the place of another package's function.
+    """
+    ours = {name: each.declaration for name, each in DECLARED.items()}
+    others = _entry_points()
+    return {
+        name: f"{ours[name].description} [{', '.join(ours[name].dtypes)}]"
+        if name in ours
+        else f"offered by {others[name]}"
+        for name in known_names()
+    }
 
 
 def resolve(spec: str) -> Spec:
@@ -191,9 +150,9 @@ def resolve(spec: str) -> Spec:
         check_promises(promises)
         found = resolve(bare)
         return dataclasses.replace(found, name=f"{found.name}@{promises}", promises=promises)
-    if spec in _PLACES:
-        module, _, function = _PLACES[spec].partition(":")
-        return Spec(spec, "builtin", module, function)
+    if spec in DECLARED:
+        module = f"softcheck.variants.builtin.{DECLARED[spec].module}"
+        return Spec(spec, "builtin", module, "softmax" if spec == "torch" else spec)
     named, arguments = split_call(spec)
     if arguments:
         call = Form(f"f{arguments}").text
@@ -344,7 +303,7 @@ def with_call(spec: str, call: str) -> str:
         return f"{with_call(declared[1], call)}@{declared[2]}"
     if split_call(spec)[1]:
         raise UsageError(f"variant {spec!r} says how it is called already; leave --call {call!r} out")
-    if spec in _PLACES:
+    if spec in DECLARED:
         raise UsageError(f"variant {spec!r} is built-in and is called as it is; leave --call {call!r} out")
     if text[:2] not in ("f(", "f["):
         raise UsageError(f"the call {call!r} does not begin with f; write it as f(x) or f(x)[0]")

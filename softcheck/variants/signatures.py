@@ -7,7 +7,7 @@ paths apart. Shared memory follows from a kernel, its constants and the dtype.
 
 import hashlib
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -32,16 +32,12 @@ class LaunchConstant(NamedTuple):
     follows: str | None = None
     """The size of the input that the value equals, such as "columns"; None for other values."""
 
-    def value_at(self, shape: tuple[int, int]) -> int | float | str:
-        """The value that a constant that follows this size has for another shape."""
-        return self.value if self.follows is None else _SIZES[self.follows](*shape)
-
 
 class GridSize(NamedTuple):
     """The number of programs in one dimension of a launch's grid."""
 
     value: int | None
-    """None in a path that stands for calls with several numbers, which follow no size."""
+    """None for several numbers: of a rule, or of calls that follow no size."""
     of: str = ""
     """The rule by which it follows a size of the input, such as "rows / "; "" for a number that follows none."""
     per: str | int = 1
@@ -51,12 +47,6 @@ class GridSize(NamedTuple):
         if not self.of:
             return "of its own" if self.value is None else str(self.value)
         return self.of.rstrip(" /") if self.per == 1 else f"{self.of}{self.per}"
-
-    def value_at(self, shape: tuple[int, int], constants: Mapping[str, Any]) -> int | None:
-        """The number for another shape, where the launch has these constants."""
-        if not self.of:
-            return self.value
-        return _programs(self.of, shape, constants[self.per] if isinstance(self.per, str) else self.per)
 
 
 class Launch(NamedTuple):
@@ -136,12 +126,13 @@ class Recorder:
     def path(self, shape: tuple[int, int]) -> CallPath:
         """The path since ``clear`` of a call of this shape. A launch that repeats others counts once."""
         launches = dict.fromkeys(
-            Launch(
-                name,
-                tuple(c._replace(follows=_followed(c, shape)) for c in constants),
-                tuple(_explained(size.value, shape, constants) for size in grid if size.value is not None),
+            launch._replace(
+                constants=tuple(c._replace(follows=next(_followed(c, shape), None)) for c in launch.constants),
+                grid=tuple(
+                    next(_explained(size, shape, launch), size)._replace(value=size.value) for size in launch.grid
+                ),
             )
-            for name, constants, grid in self._launches
+            for launch in self._launches
         )
         branches, operations = frozenset(self._branches), tuple(self._operations)
         return CallPath(tuple(launches), self.lines, branches, operations, self.arcs)
@@ -275,21 +266,30 @@ up or down, or for each so many columns of each row."""
 _MOST_PER = 1024
 
 
-def _programs(of: str, shape: tuple[int, int], per: int) -> int:
-    return _PROGRAMS[of](*shape, per)
+Rule = LaunchConstant | GridSize
+"""A number of a launch that follows a size, or the number itself."""
 
 
-def _explained(value: int, shape: tuple[int, int], constants: Sequence[LaunchConstant]) -> GridSize:
-    """The size of a grid with the simplest rule that gives it for this shape, or with none."""
-    named = {c.name: c.value for c in constants if isinstance(c.value, int) and c.value > 1}
+def rules_of(launch: Launch, shape: tuple[int, int]) -> list[list[Rule]]:
+    """Returns the rules that give each number of a launch for this shape: those by a size of the input first, the number itself last."""
+    found: list[list[Rule]] = []
+    found += (
+        [*(c._replace(value="", follows=name) for name in _followed(c, shape)), c._replace(follows=None)]
+        for c in launch.constants
+    )
+    found += ([*_explained(size, shape, launch), GridSize(size.value)] for size in launch.grid)
+    return found
+
+
+def _explained(size: GridSize, shape: tuple[int, int], launch: Launch) -> Iterator[GridSize]:
+    """Yields the rules that give the size of a grid for this shape, the simplest first."""
+    named = {c.name: c.value for c in launch.constants if isinstance(c.value, int) and c.value > 1}
     pers = {1: 1, **named, **{2**k: 2**k for k in range(1, _MOST_PER.bit_length())}}
-    rules = ((of, name) for name, per in pers.items() for of in _PROGRAMS if _programs(of, shape, per) == value)
-    of, per = next(rules, ("", 1))
-    return GridSize(value, of, per)
+    for name, per in pers.items():
+        yield from (GridSize(None, of, name) for of, rule in _PROGRAMS.items() if rule(*shape, per) == size.value)
 
 
-def _followed(constant: LaunchConstant, shape: tuple[int, int]) -> str | None:
-    """The size that a constant equals. Numbers of warps and stages are small, and equal one by chance."""
-    if constant.name.startswith("num_") or not isinstance(constant.value, int):
-        return None
-    return next((name for name, size in _SIZES.items() if size(*shape) == constant.value), None)
+def _followed(constant: LaunchConstant, shape: tuple[int, int]) -> Iterator[str]:
+    """Yields the sizes that a constant equals. Numbers of warps and stages are small, and equal one by chance."""
+    if not constant.name.startswith("num_") and isinstance(constant.value, int):
+        yield from (name for name, size in _SIZES.items() if size(*shape) == constant.value)

@@ -8,17 +8,17 @@ import ast
 import hashlib
 import inspect
 import math
-import operator
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from softcheck.calling.ownership import is_of_library
-from softcheck.variants.callables import is_triton_kernel
+from softcheck.variants.recognise import is_triton_kernel
 
 _MOST_FILES = 16
 
@@ -28,17 +28,22 @@ _LEAST_LARGE = 64
 _NO_SIZES = frozenset({"axis", "dim", "num_warps", "num_stages", "num_ctas"})
 """Keywords whose values are neither sizes nor logits."""
 
-_OPERATIONS: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-    ast.Pow: operator.pow,
+_FOLDED = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.UnaryOp, ast.USub, ast.BinOp, ast.operator, ast.Load)
+"""What constant expressions are made of."""
+
+
+def _itself(number: float) -> float:
+    return number
+
+
+_FUNCTIONS: dict[str, Any] = {
+    "min": min,
+    "max": max,
+    "int": _itself,
+    "float": _itself,
+    "tl": SimpleNamespace(constexpr=_itself),
 }
+"""Functions of constants that are computed."""
 _COLLECTIONS = frozenset({"dict", "list", "set", "defaultdict", "OrderedDict", "deque", "Counter", "count", "local"})
 
 _LARGEST_POWER = 64
@@ -91,37 +96,21 @@ _OF_VALUES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition of an ``if``, ``while``, ``assert`` or conditional expression, and its place."""
-
-    text: str
-    line: int
-    file: Path
-    circumstances: frozenset[str]
-    """Circumstances that its expression asks for, itself or by names that were given such values and functions that ask
-    for it: "values" and "history", what a module keeps between calls, among them. Empty for conditions on other
-    things."""
-
-
-@dataclass(frozen=True, slots=True)
 class Source:
     """The numbers and conditions in a variant's own module and in the modules beside it that it imports."""
 
     files: tuple[Path, ...] = ()
     numbers: tuple[float, ...] = ()
     """Values of constant expressions, integers as ``int``, each once, in order of appearance."""
-    conditions: tuple[Condition, ...] = ()
+    circumstances: frozenset[str] = frozenset()
+    """Circumstances of a call that conditions ask for, by themselves or by names that were given such values and functions that ask
+    for it: "values" and "history", what a module keeps between calls, among them."""
     branches: frozenset[tuple[str, int]] = frozenset()
     """Files and numbers of lines that hold both sides of a condition, as in ``a if c else b``."""
     condition_lines: frozenset[tuple[str, int]] = frozenset()
     """Files and numbers of lines of conditions of ``if`` and ``while``."""
     digest: int = 0
     """64 bits of a digest of the files' contents; 0 without files."""
-
-    @property
-    def circumstances(self) -> frozenset[str]:
-        """Circumstances of a call that conditions ask for."""
-        return frozenset[str]().union(*(condition.circumstances for condition in self.conditions))
 
     @property
     def sizes(self) -> list[int]:
@@ -207,23 +196,19 @@ def read(file: Path) -> Source:
         except (OSError, SyntaxError, ValueError):
             continue
         waiting += _beside(files[path], path.parent)
-    numbers: dict[float, None] = {}
-    conditions: list[Condition] = []
-    names: dict[str, float] = {}
-    branches: set[tuple[str, int]] = set()
-    condition_lines: set[tuple[str, int]] = set()
+    reader = _Reader()
     # What is imported comes first, so that its names are known.
     for path, module in reversed(files.items()):
-        reader = _Reader(path, names)
+        reader.file = str(path)
         reader.visit(module)
-        conditions += reader.conditions
-        numbers |= reader.numbers
-        branches |= {(str(path), line) for line in reader.branches}
-        condition_lines |= {(str(path), line) for line in reader.condition_lines}
     contents = b"\0".join(path.read_bytes() for path in files)
-    digest = int.from_bytes(hashlib.sha256(contents).digest()[:8]) if files else 0
     return Source(
-        tuple(files), tuple(numbers), tuple(conditions), frozenset(branches), frozenset(condition_lines), digest
+        tuple(files),
+        tuple(reader.numbers),
+        frozenset(reader.circumstances),
+        frozenset(reader.branches),
+        frozenset(reader.condition_lines),
+        int.from_bytes(hashlib.sha256(contents).digest()[:8]) if files else 0,
     )
 
 
@@ -231,15 +216,16 @@ _read_once = cache(read)
 
 
 class _Reader(ast.NodeVisitor):
-    """Collects numbers and conditions. Names of constants of the module, once assigned, stand for their values."""
+    """Collects numbers and conditions of modules. Names of constants, once assigned, stand for their values."""
 
-    def __init__(self, file: Path, names: dict[str, float]) -> None:
+    def __init__(self) -> None:
+        self.file = ""
+        """The file of the module that is visited."""
         self.numbers: dict[float, None] = {}
-        self.conditions: list[Condition] = []
-        self.branches: set[int] = set()
-        self.condition_lines: set[int] = set()
-        self._file = file
-        self._names = names
+        self.circumstances: set[str] = set()
+        self.branches: set[tuple[str, int]] = set()
+        self.condition_lines: set[tuple[str, int]] = set()
+        self._names: dict[str, float] = {}
         self._asked: dict[str, frozenset[str]] = {}
         """Circumstances that names of variables and functions stand for."""
 
@@ -268,12 +254,12 @@ class _Reader(ast.NodeVisitor):
                 tests = [node.test]
                 body = [] if isinstance(node, ast.Assert | ast.IfExp) else node.body
                 if isinstance(node, ast.IfExp) or any(each.lineno == node.lineno for each in body):
-                    self.branches.add(node.lineno)
+                    self.branches.add((self.file, node.lineno))
                 if isinstance(node, ast.If | ast.While):
-                    self.condition_lines.update(range(node.test.lineno, (node.test.end_lineno or 0) + 1))
+                    last = node.test.end_lineno or 0
+                    self.condition_lines |= {(self.file, line) for line in range(node.test.lineno, last + 1)}
         for test in tests:
-            asked = self._circumstances(test)
-            self.conditions.append(Condition(ast.unparse(test), test.lineno, self._file, asked))
+            self.circumstances |= self._circumstances(test)
 
     def _circumstances(self, node: ast.AST) -> frozenset[str]:
         names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
@@ -296,46 +282,24 @@ class _Reader(ast.NodeVisitor):
                 self._names[target.id] = value
 
     def _folded(self, node: ast.expr) -> float | None:
-        """The value of a constant expression, or None."""
-        found: float | None
-        match node:
-            case ast.Constant(value=bool()):
-                found = None
-            case ast.Constant(value=int() | float() as number):
-                found = number if math.isfinite(number) else None
-            case ast.Name(id=name):
-                found = self._names.get(name)
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                value = self._folded(operand)
-                found = None if value is None else -value
-            case ast.BinOp(left=left, op=operation, right=right):
-                found = _computed(_OPERATIONS.get(type(operation)), self._folded(left), self._folded(right))
-            case ast.Call(func=function, args=[first, *rest]):
-                found = self._called(ast.unparse(function), [self._folded(each) for each in (first, *rest)])
-            case _:
-                found = None
-        return found
-
-    @staticmethod
-    def _called(function: str, values: list[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        if len(known) < len(values):
+        """The value of a constant expression of numbers and of names of such, or None."""
+        nodes = list(ast.walk(node))
+        names = {each.id for each in nodes if isinstance(each, ast.Name)}
+        is_of_numbers = all(type(each.value) in {int, float} for each in nodes if isinstance(each, ast.Constant))
+        is_constant = all(isinstance(each, _FOLDED) for each in nodes) and names <= self._names.keys() | _FUNCTIONS
+        if not (is_of_numbers and is_constant):
             return None
-        if function in {"min", "max"} and len(known) > 1:
-            return min(known) if function == "min" else max(known)
-        return known[0] if function in {"tl.constexpr", "int", "float"} else None
-
-
-def _computed(operation: Callable[[Any, Any], Any] | None, left: float | None, right: float | None) -> float | None:
-    if operation is None or left is None or right is None:
-        return None
-    if operation in {operator.lshift, operator.pow} and abs(right) > _LARGEST_POWER:
-        return None
-    try:
-        value = operation(left, right)
-    except (ArithmeticError, TypeError, ValueError):
-        return None
-    return value if isinstance(value, int | float) and math.isfinite(value) else None
+        for each in nodes:
+            if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Pow | ast.LShift):
+                power = self._folded(each.right)
+                if power is None or abs(power) > _LARGEST_POWER:
+                    return None
+        code = compile(ast.Expression(node), "<constant>", "eval")
+        try:
+            value = eval(code, {"__builtins__": {}, **_FUNCTIONS}, self._names)  # noqa: S307 - numbers and these functions alone
+            return value if type(value) in {int, float} and math.isfinite(value) else None
+        except (ArithmeticError, AttributeError, TypeError, ValueError):
+            return None
 
 
 def _worth_reading(node: ast.AST) -> Iterator[ast.AST]:

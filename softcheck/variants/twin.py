@@ -1,8 +1,10 @@
-"""A tensor with other values in memory of its own that lies as another tensor's does. Imports torch when it is needed."""
+"""Tensors that stand in an input's place in a call: a twin that lies as it does, and a copy to be written to. Imports torch when it is needed."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from softcheck.calling import operands
+from softcheck.operations.strides import shares_memory
 
 if TYPE_CHECKING:
     import torch
@@ -11,31 +13,39 @@ _BETWEEN = 2**20
 """Elements of memory between a tensor's own that are copied; of more, those at its beginning, since they may be 2^31."""
 
 
+def lying_like(x: "torch.Tensor", values: "torch.Tensor") -> "torch.Tensor":
+    """Returns the values, [rows, columns], at the strides and the offset of a tensor, with a copy of what lies between its elements.
+
+    Of a tensor that requires a gradient they are returned as they are, since its gradient flows through them.
+    """
+    if not _has_twin(x):
+        return values
+    whole = _whole(x)
+    first = int(x.storage_offset())
+    copy = whole.clone() if whole.numel() <= x.numel() + _BETWEEN else _around(whole, first, x.numel())
+    view = copy.as_strided(x.shape, x.stride(), x.storage_offset())
+    once = operands.once(x)
+    view[once].copy_(values[once])
+    return view
+
+
 class Twin:
-    """Stands in a tensor's place in a call: same shape, strides, offset, and memory between its elements."""
+    """Stands in a tensor's place in a call."""
 
-    def __init__(self, x: "torch.Tensor", values: "torch.Tensor") -> None:
-        """Takes the tensor, and the values of its twin, [rows, columns].
-
-        A tensor that requires a gradient gets no twin, since its gradient flows through the values as they are.
-        """
+    def __init__(self, x: "torch.Tensor", given: "torch.Tensor") -> None:
+        """Takes the tensor, and what the call is given: as ``lying_like`` gives it, or moved to other memory."""
         import torch
 
-        self.view = values
         self._copied: list[torch.Tensor] = []
-        if x.requires_grad or type(x) is not torch.Tensor or not x.numel():
+        if not _has_twin(x):
             return
         integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
-        whole = torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
-        is_dense = whole.numel() <= x.numel() + _BETWEEN
-        first = int(x.storage_offset())
-        copy = operands.placed("x", whole.clone()) if is_dense else _around(whole, first, x.numel())
-        self.view = copy.as_strided(x.shape, x.stride(), x.storage_offset())
+        whole, own = _whole(given), _whole(x)
         once = operands.once(x)
-        self.view[once].copy_(values[once])
-        watched = (copy, whole) if is_dense else (self.view[once], x[once])
-        after, own = (tensor.view(integers) for tensor in watched)
-        self._copied = [after, after.clone(), own]
+        is_dense = whole.numel() == own.numel() <= x.numel() + _BETWEEN
+        watched = (whole, own) if is_dense else (given[once], x[once])
+        after, before = (tensor.view(integers) for tensor in watched)
+        self._copied = [after, after.clone(), before]
 
     def write_back(self) -> None:
         """Changes in the tensor's memory what has changed in the twin's, so that it shows there.
@@ -47,6 +57,19 @@ class Twin:
         if self._copied:
             after, before, own = self._copied
             own.copy_(torch.where(after != before, torch.where(after == own, ~after, after), own))
+
+
+def _has_twin(x: "torch.Tensor") -> bool:
+    import torch
+
+    return not x.requires_grad and type(x) is torch.Tensor and x.numel() > 0
+
+
+def _whole(x: "torch.Tensor") -> "torch.Tensor":
+    """All of a tensor's storage."""
+    import torch
+
+    return torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
 
 
 def _around(memory: "torch.Tensor", first: int, elements: int) -> "torch.Tensor":
@@ -61,3 +84,58 @@ def _around(memory: "torch.Tensor", first: int, elements: int) -> "torch.Tensor"
     copied = slice(first, first + elements + _BETWEEN)
     found[copied].copy_(memory[copied])
     return found
+
+
+def copied(x: "torch.Tensor") -> "torch.Tensor":
+    """A copy with the input's strides, packed if elements of the input share memory.
+
+    It is part of the input's graph. A call that returns the copy itself needs one of ``x.detach()``: autograd would take what a
+    kernel writes there for the copied values.
+    """
+    import torch
+
+    if shares_memory(x):
+        return x.clone(memory_format=torch.contiguous_format)
+    copy: torch.Tensor = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
+    return copy
+
+
+def overwriting(call: "Callable[[torch.Tensor], Any]", x: "torch.Tensor") -> Any:
+    """Calls on a copy of the input, which the call may overwrite with the gradient for an output gradient of 1, and returns the answer.
+
+    If the input asks for a gradient and the answer carries none, the answer is given one: the output gradient times what the call
+    left in the copy.
+    """
+    import torch
+
+    copy = copied(x)
+    answer: Any = call(copy)
+    if not copy.requires_grad or not isinstance(answer, torch.Tensor) or answer.requires_grad:
+        return answer
+
+    class WithGradient(torch.autograd.Function):
+        @staticmethod
+        def forward(_ctx: Any, _x: torch.Tensor) -> Any:
+            return answer.clone()
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(_ctx: Any, grad: torch.Tensor) -> Any:
+            return (grad * copy.detach()).to(x.dtype)
+
+    found: torch.Tensor = WithGradient.apply(x)  # type: ignore[no-untyped-call]
+    return found
+
+
+def with_dims(x: "torch.Tensor", dims: int, kept: int = 1) -> "torch.Tensor":
+    """Returns a view of the same elements with so many dimensions: the largest but those ``kept`` is split, or leading ones are merged."""
+    while x.dim() > dims:
+        x = x.flatten(0, 1)
+    while x.dim() < dims:
+        leading, row = x.shape[:-kept] or (1,), x.shape[-kept:]
+        x = x.view(*leading, *row)
+        rows = max(leading)
+        outer = next((n for n in (2, 3, 5, 7) if rows % n == 0 and rows > n), 1)
+        place = leading.index(rows) if outer > 1 else 0
+        x = x.view(*leading[:place], outer, leading[place] // outer, *x.shape[place + 1 :])
+    return x

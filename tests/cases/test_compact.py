@@ -5,9 +5,8 @@ import pytest
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, encode
 from softcheck.cases.case import Case
-from softcheck.cases.compact import compacted
 from softcheck.cases.corpus import encode_case, load
-from softcheck.cases.corpus_edit import LONGEST_LINE, add
+from softcheck.cases.corpus_edit import LONGEST_LINE, add, compacted
 from softcheck.cases.importing import case_from_bits
 from softcheck.cases.recipe import Normal, Put, Ramp, Recipe
 from softcheck.errors import UsageError

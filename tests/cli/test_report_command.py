@@ -30,6 +30,17 @@ def test_correct_variant_passes_with_exit_0():
     assert report["environment"]["backend"] == "interpreter"
 
 
+def test_a_dry_run_prints_every_planned_call_and_makes_none():
+    done = softcheck("report", *FAST, "--variant", "one_block", "--probe", "meetings", "--probe", "sizes", "--dry-run")
+    assert done.returncode == 3, done.stderr
+    first, *calls = done.stdout.splitlines()
+    assert first.startswith("one_block, float16: 5 cases"), first
+    assert "    columns-127-129" in calls
+    ways = [line for line in calls if "columns=" in line and "layout=" in line]
+    assert len(ways) > 100, "the ways of meetings stand there as --axis takes them"
+    assert any(line.strip().startswith("of ") and "triples of values are left out" in line for line in calls)
+
+
 def test_all_zero_output_fails_with_exit_1_and_a_command_that_reproduces_it():
     done, report = report_json("--variant", f"{HOSTILE}:all_zero")
     assert done.returncode == 1

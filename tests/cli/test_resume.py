@@ -18,7 +18,7 @@ from softcheck.cli.resuming import DAYS_KEPT, clear_away, take_up
 from softcheck.errors import UsageError
 from softcheck.run.journal import Journal, _records
 from softcheck.run.protocol import Ready
-from softcheck.run.record import Asked, RunHeader
+from softcheck.run.record import RunHeader
 
 ROOT = Path(__file__).parents[2]
 KERNEL = """
@@ -35,19 +35,7 @@ def f(x):
 HEADER = RunHeader(
     softcheck="0",
     ready=Ready("interpreter", "CPU", "2", "3", "3", None),
-    asked=Asked(
-        variants=("torch",),
-        dtypes=("float16",),
-        cases="0",
-        whole_corpus=False,
-        probes=(),
-        effort="normal",
-        seed=0,
-        generate=0,
-        exhaustive=False,
-        speed=True,
-        seconds_per_call=120.0,
-    ),
+    asked={"variants": ["torch"], "dtypes": ["float16"], "cases": "0"},
     sources={},
     settings={},
 )

@@ -5,10 +5,10 @@ import math
 import msgspec
 import numpy as np
 import pytest
+from agreement import differing, disagreements
 from judge_helpers import matrix, rounded
 
 from oracles.formats import FLOAT32
-from softcheck.judge.device.agreement import differing, disagreements
 from softcheck.judge.judge import judge
 
 

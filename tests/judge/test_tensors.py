@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from agreement import disagreements
 
 from oracles.formats import FORMATS, decode
 from softcheck.calling.call import to_bits
 from softcheck.cases.random_rows import FILLERS, fill
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError
-from softcheck.judge.device.agreement import disagreements
 from softcheck.judge.judge import judge
-from softcheck.judge.tensors import judge_tensors
+from softcheck.judge.tensors import judge_tensors, passing
 from softcheck.operations import bounds, torch_attention
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.block import Block
@@ -201,24 +201,22 @@ def test_the_screen_passes_nothing_that_the_judge_refuses_and_most_right_rows(na
     x = (3 * torch.randn(120, 33, generator=torch.Generator().manual_seed(1))).to(getattr(torch, dtype))
     x[::7, 3] = -torch.inf
     right_output = right(of, x)
-    assert of.passing(x, right_output, fmt).float().mean() > 0.7 if of.name != "softmax" else 0.3
+    assert passing(x, right_output, fmt, operation=of).float().mean() > 0.7
     steps = torch.from_numpy(np.random.default_rng(1).integers(-12, 13, right_output.shape))
     near = right_output.double() + steps * (right_output.double().abs() * fmt.unit_roundoff)
     y = with_faults(near.to(x.dtype), 2)
-    passed = of.passing(x, y, fmt)
+    passed = passing(x, y, fmt, operation=of)
     assert judge(to_bits(x[passed], fmt), to_bits(y[passed], fmt), fmt, operation=of).violations == ()
     x[::3, 0], x[1::5], x[2::7, 1] = torch.nan, -torch.inf, torch.inf
     for masked in ("nan", "zero"):
         y = torch.full_like(right_output, torch.nan)
         y[1::5] = 0.0
-        passed = of.passing(x, y, fmt, masked)
+        passed = passing(x, y, fmt, operation=of, fully_masked=masked)
         found = judge(to_bits(x[passed], fmt), to_bits(y[passed], fmt), fmt, operation=of, fully_masked=masked)
         assert found.violations == ()
         of_nan = passed[x.isnan().any(dim=1)]
         if name in {"log_softmax", "logsumexp"}:
             assert of_nan.all()
-        elif of.accelerator is not None:
-            assert not of_nan.any()
 
 
 def test_counts_what_the_numpy_judge_does_not_see():

@@ -110,7 +110,7 @@ def yields(x):
 
 def crashes_after_any_other(x):
     """Reads beyond its tensor, say: that ends the process where others have used the memory before."""
-    if x.shape[1] == 3 and any(name.startswith("softcheck.variants.builtin.") for name in sys.modules):
+    if x.shape[1] == 3 and {"eager", "torch_native"} & {name.rpartition(".")[2] for name in sys.modules}:
         os.abort()
     return torch.softmax(x, dim=-1)
 

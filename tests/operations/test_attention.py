@@ -67,7 +67,7 @@ def run(function, families, dtype="bfloat16", widest=130):
     server, name = Server(torch.device("cpu")), f"{KERNELS}:{function}"
     kinds, share = {}, 0.0
     for case in (case for family in families for case in cases_of(family, dtype) if 0 < case.shape[1] <= widest):
-        (reply,) = (r for r in server.answer(RunCase(case, (name,), first_rows=3)) if isinstance(r, Measured))
+        (reply,) = (r for r in server.answer(RunCase(case, name, first_rows=3)) if isinstance(r, Measured))
         kinds |= {str(violation.kind): violation for violation in reply.measurement.violations}
         if reply.measurement.max_bound_share is not None:
             share = max(share, reply.measurement.max_bound_share.value)
@@ -367,7 +367,7 @@ def test_variants_of_one_run_are_judged_by_their_own_parameters():
     server, names = Server(torch.device("cpu")), [f"{KERNELS}:{name}" for name in ("by_heads", "with_mask")]
     scaled = f"{KERNELS}:with_logarithm@scale=0.5"
     (case,) = (case for case in cases_of("ties", "float32") if case.shape[1] == 33)
-    replies = server.answer(RunCase(case, (names[0], scaled, names[1])))
+    replies = [reply for name in (names[0], scaled, names[1]) for reply in server.answer(RunCase(case, name))]
     assert [reply.measurement.violations for reply in replies if isinstance(reply, Measured)] == [(), (), ()]
 
 

@@ -35,7 +35,7 @@ def row_of(function, families=("normal", "padding", "special", "one-column", "em
     cases = tuple(case for family in families for case in cases_of(family, DTYPE))
     results, probed = [], []
     for case, takers in plan(cases, {name: declaration}, [DTYPE]).tasks:
-        replies = server.answer(RunCase(case, takers, first_rows=4)) if takers else ()
+        replies = [r for taker in takers for r in server.answer(RunCase(case, taker, first_rows=4))]
         results += [CaseMeasurement(name, case, r.measurement, 0.0) for r in replies if isinstance(r, Measured)]
     for probe in probes:
         replies = server.answer(RunProbe(name, probe, DTYPE, effort="quick", seed=0))

@@ -27,7 +27,7 @@ def kinds_on(function, families):
     for case in (case for family in families for case in cases_of(family, DTYPE)):
         if case.shape[1] > 129:
             continue
-        (reply,) = (r for r in server.answer(RunCase(case, (name,), first_rows=4)) if isinstance(r, Measured))
+        (reply,) = (r for r in server.answer(RunCase(case, name, first_rows=4)) if isinstance(r, Measured))
         found |= {v.kind.value: v for v in reply.measurement.violations}
     return found
 

@@ -57,5 +57,4 @@ CAUSAL = replace(
     logits=logits,
     arguments=None,
     on_device=None,
-    accelerator=None,
 )

@@ -11,7 +11,7 @@ import sample_reports
 import sample_speed
 from test_page import PAGES, timed_report
 
-from softcheck.report.formats import render, render_speed
+from softcheck.report.formats import render
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe: pip install -e '.[test]'")
 
@@ -155,7 +155,7 @@ def test_a_script_in_a_name_does_not_run(opened):
 
 
 def test_tables_of_a_benchmark_sort(opened):
-    tab = opened(render_speed(sample_speed.SWEEP, "html"))
+    tab = opened(render(sample_speed.SWEEP, "html"))
     table = tab.locator("table.sortable").nth(1)
     table.locator("th", has_text="GB/s").first.locator(".sort").click()
     speeds = table.locator("tbody tr td:nth-child(4)").all_inner_texts()

@@ -10,14 +10,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 import sample_reports
 from sample_traces import TRACE
 
-from softcheck.report.formats import render, render_trace
+from softcheck.report.formats import render
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe: pip install -e '.[test]'")
 
 
 @pytest.fixture
 def tab(opened):
-    return opened(render_trace(TRACE, "html"))
+    return opened(render(TRACE, "html"))
 
 
 def at(tab):
@@ -52,7 +52,7 @@ def test_steps_forward_back_and_to_the_start(tab):
 
 
 def test_it_plays_to_the_end_and_stops(opened):
-    tab = opened(render_trace(TRACE, "html"))
+    tab = opened(render(TRACE, "html"))
     tab.clock.install()
     tab.reload()
     tab.locator("#microscope-play").click()
@@ -99,12 +99,12 @@ def test_it_can_be_played_from_the_keyboard(tab):
 def test_a_row_of_the_table_leads_to_its_step_and_a_link_to_its_recording(opened, tab):
     tab.locator("article:visible tbody tr", has_text="block sum").click()
     assert at(tab) == "4 of 5"
-    linked = opened(render_trace(TRACE, "html"), "#steps-1-3")
+    linked = opened(render(TRACE, "html"), "#steps-1-3")
     assert "row 7, 6 columns" in linked.locator("article:visible h3").inner_text()
 
 
 def test_without_a_script_it_is_a_table_of_steps_for_each_recording(opened):
-    tab = opened(render_trace(TRACE, "html"), java_script_enabled=False)
+    tab = opened(render(TRACE, "html"), java_script_enabled=False)
     assert not tab.locator("#microscope").is_visible()
     assert tab.locator("table.steps:visible").count() == 3
     assert tab.locator("tr.born").first.inner_text().split("\t")[:3] == ["4", "block sum", "columns 0 to 2"]
@@ -113,7 +113,7 @@ def test_without_a_script_it_is_a_table_of_steps_for_each_recording(opened):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_violation(opened, scheme):
-    tab = opened(render_trace(TRACE, "html"), color_scheme=scheme)
+    tab = opened(render(TRACE, "html"), color_scheme=scheme)
     tab.locator("#microscope-step").fill("4")
     found = axe.Axe().run(tab)
     assert found.violations_count == 0, found.generate_report()
@@ -149,7 +149,7 @@ def test_no_text_of_a_trace_runs(opened):
     hostile = msgspec.structs.replace(
         TRACE, variant=name, case=name, command=name, triton=name, notes=(name,), rows=rows
     )
-    tab = opened(render_trace(hostile, "html"))
+    tab = opened(render(hostile, "html"))
     tab.locator("#microscope-next").click()
     assert tab.title() == "softcheck trace"
     assert tab.locator("img").count() == 0

@@ -10,10 +10,10 @@ import torch
 from probe_helpers import conclusion_of_source, kinds
 
 from softcheck.probes.base import Setting, Subject
-from softcheck.probes.machine import OverError, play_random, shorten
-from softcheck.probes.modes import REQUIRES_GRAD, THREAD, fitted, in_mode, modes, together
-from softcheck.probes.playing import Copies, Player
-from softcheck.probes.steps import Circumstances, Step, circumstances
+from softcheck.probes.histories.modes import REQUIRES_GRAD, THREAD, fitted, in_mode, modes, together
+from softcheck.probes.histories.player import Copies, Player
+from softcheck.probes.histories.search import _of_fewer_steps, _of_simpler_steps
+from softcheck.probes.histories.steps import Circumstances, Step, circumstances
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.registry import load, load_anew
 
@@ -179,8 +179,8 @@ def softmax(x):
 
 def test_openings_put_every_circumstance_after_every_other():
     # Each circumstance is known by its number of rows.
-    found = Circumstances(BASE, [[{"rows": rows}] for rows in range(1, 8)], [])
-    histories = [[found.changes[first]["rows"] for first, _ in history] for history in found.opening(5)]
+    found = Circumstances([[{"rows": rows}] for rows in range(1, 8)], [])
+    histories = [[change["rows"] for change in history] for history in found.opening(5)]
     assert {pair for history in histories for pair in itertools.pairwise(history)} >= {
         (first, second) for first in range(1, 8) for second in range(1, 8)
     }
@@ -201,62 +201,26 @@ def test_rows_with_one_answer_have_columns_in_every_step():
 def test_a_declared_limit_of_columns_holds_for_every_step():
     setting = Setting(declaration=Declaration(max_columns=129), dtype="float32", backend="interpreter")
     found = circumstances(setting, BASE, modes(on_gpu=False, dtype=BASE.dtype))
-    assert max(change.get("columns", 0) for change in found.changes) < 129
+    assert max(change.get("columns", 0) for change in [*found.changes, *found.widths]) < 129
     assert {change.get("dtype", "float32") for change in found.changes} == set(Declaration().dtypes)
 
 
-class Recorded:
-    """Histories of codes; one fails once it holds all of ``telling`` in this order."""
-
-    def __init__(self, telling):
-        self.telling, self.histories, self.failed = telling, [], []
-
-    def begin(self):
-        self.histories.append([])
-        return self
-
-    def make(self, code):
-        history = self.histories[-1]
-        history.append(code)
-        left = iter(history)
-        if self.telling and all(any(code[0] == each for code in left) for each in self.telling):
-            self.failed.append(tuple(history))
-            raise AssertionError(code)
-
-    def end(self):
-        pass
+def test_steps_are_left_out_in_halves_and_equal_ones_all_or_one_by_one():
+    steps = [replace(BASE, seed=seed, columns=columns) for seed, columns in enumerate([129, 129, 129, 129, 5, 7])]
+    assert [[step.seed for step in each] for each in _of_fewer_steps(steps, 0)] == [[5], [1, 2, 3, 4, 5]]
+    assert [[step.seed for step in each] for each in _of_fewer_steps(steps, 4)] == [[0, 1, 2, 3, 5]]
+    assert list(_of_fewer_steps(steps, 5)) == []
 
 
-def test_a_given_history_is_played_as_it_is_and_shrunk():
-    recorded = Recorded([7, 31])
-    history = [(place, 0) for place in (3, 9, 7, 12, 8, 8, 1, 31)]
-    with pytest.raises(AssertionError):
-        shorten(recorded.begin, 40, history)
-    assert recorded.failed[0] == tuple(history)
-    assert min(recorded.failed, key=len) == ((7, 0), (31, 0))
-
-
-def test_random_histories_begin_with_ordinary_steps_and_repeat_with_their_seed():
-    played = []
-    for seed in (1, 1, 2):
-        recorded = Recorded([])
-        play_random(recorded.begin, 40, seed, 4)
-        played.append(recorded.histories)
-    assert set(played[0][0]) == {(0, 0)}
-    assert played[0] == played[1] != played[2]
-
-
-def test_over_ends_a_run_at_once():
-    class Late(Recorded):
-        def make(self, code):
-            super().make(code)
-            if len(self.histories) == 2:
-                raise OverError
-
-    late = Late([])
-    with pytest.raises(OverError):
-        play_random(late.begin, 40, 1, 4)
-    assert [len(history) for history in late.histories] == [30, 1]
+def test_equal_steps_are_made_simpler_together_and_keep_their_values():
+    special = replace(BASE, contents="NaN", memory="same")
+    steps = [replace(special, seed=1), replace(special, seed=2), replace(BASE, seed=3)]
+    found = list(_of_simpler_steps(steps, 0, BASE))
+    assert [[(step.contents, step.memory, step.seed) for step in each[:2]] for each in found] == [
+        [("ordinary", "same", 1), ("ordinary", "same", 2)],
+        [("NaN", "new", 1), ("NaN", "new", 2)],
+    ]
+    assert all(each[2] == steps[2] for each in found)
 
 
 def test_expanded_rows_are_not_rewritten_in_place(tmp_path):
@@ -267,7 +231,7 @@ def test_expanded_rows_are_not_rewritten_in_place(tmp_path):
     subject = Subject(variant, setting, torch.device("cpu"))
     player = Player(subject, Copies(subject))
     for seed in (1, 2):
-        assert player.make(replace(BASE, layout="expanded-rows", memory="same", seed=seed)) == ()
+        assert player.make(replace(BASE, layout="expanded", memory="same", seed=seed)) == ()
 
 
 def test_copies_share_no_state_with_the_variant_or_its_siblings(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from probe_helpers import conclusion, kinds
+from probe_helpers import conclusion
 
 
 def in_place(x):
@@ -107,14 +107,6 @@ def turns_its_input_into_a_column(x):
     return y
 
 
-def refuses_gradients(x):
-    return torch.softmax(x, dim=-1, out=torch.empty_like(x)) if not x.requires_grad else refuse()
-
-
-def refuse():
-    raise RuntimeError("out= functions do not differentiate")
-
-
 def native(x):
     return torch.softmax(x, dim=-1)
 
@@ -126,9 +118,6 @@ def reads_through_a_copy(x):
 
 CASES = [
     (lambda: in_place, "input_modified", "reused"),
-    (lambda: in_place_where_rows_lie_apart, "input_modified", "called/padded-rows"),
-    (lambda: in_place_without_gradients, "input_modified", "called/no-grad"),
-    (lambda: in_place_with_gradients, "input_modified", "called/requires-grad"),
     (in_place_the_second_time, "input_modified", "reused"),
     (lambda: detaches_its_input, "input_modified", "called/no-grad-in-a-model"),
     (lambda: turns_its_input_into_a_column, "input_modified", "reused"),
@@ -153,10 +142,17 @@ def test_planted_faults_are_found(make, kind, label, dtype):
 def test_what_leaves_its_input_alone_is_left_alone(function, dtype):
     found = conclusion("input_untouched", function, dtype)
     assert (found.findings, found.skipped) == ((), ())
-    assert found.trials > 5
+    assert found.trials == 5
 
 
-def test_a_refusal_of_gradients_breaks_no_promise_and_is_said():
-    found = conclusion("input_untouched", refuses_gradients)
-    assert kinds(found) == set()
-    assert any("requires a gradient" in reason for reason in found.skipped)
+@pytest.mark.parametrize(
+    ("function", "axis"),
+    [
+        (in_place_where_rows_lie_apart, "layout"),
+        (in_place_without_gradients, "mode"),
+        (in_place_with_gradients, "gradient"),
+    ],
+)
+def test_an_input_that_is_changed_in_some_circumstances_alone_is_found_where_these_meet(function, axis):
+    found = conclusion("meetings", function)
+    assert "input_modified" in {str(each.violation.kind) for each in found.findings if each.label.startswith(axis)}

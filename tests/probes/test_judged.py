@@ -13,10 +13,9 @@ from oracles.formats import FORMATS
 from softcheck.calling import call, state
 from softcheck.contract import FindingKind
 from softcheck.probes import judged, sweep
-from softcheck.probes.arrivals import MOST, Arrivals, Flags
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.helpers import ordinary_rows
-from softcheck.probes.judged import Calls
+from softcheck.probes.judged import MOST, Calls
 from softcheck.probes.space.contents import edge_rows
 from softcheck.variants.declaration import declaration_of
 from softcheck.variants.registry import LoadedVariant, load
@@ -203,30 +202,6 @@ def test_groups_are_of_so_many_calls_and_bytes(columns, calls):
     assert made.settle() == []
 
 
-def test_flags_arrive_one_by_one_and_are_taken_once():
-    arrivals = Arrivals(torch.device("cpu"))
-    arrivals.send(0, torch.tensor([True, False]))
-    arrivals.send(2, torch.tensor([True, True]))
-    assert arrivals.take(3) == [Flags(unchanged=True, passes=False), None, Flags(unchanged=True, passes=True)]
-    assert arrivals.take(3) == [None, None, None]
-
-
-def test_an_echo_holds_the_bits_of_output_and_input_whatever_comes_later(device):
-    arrivals = Arrivals(device)
-    nan = torch.tensor([[0x7E01, 0x3C00], [0x7FFF, 0x0001]], dtype=torch.int16, device=device).view(torch.float16)
-    storage = torch.arange(5, dtype=torch.float16, device=device)
-    arrivals.send_echo(1, nan.t(), storage)
-    nan.zero_()
-    storage.zero_()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    missing, echo = arrivals.take(2)
-    assert missing is None
-    assert echo.output.view(torch.int16).tolist() == [[0x7E01, 0x7FFF], [0x3C00, 0x0001]]
-    assert echo.storage.tolist() == [0, 1, 2, 3, 4]
-    assert arrivals.take(2) == [None, None]
-
-
 @pytest.mark.parametrize("width", [1024, 4096, 20000])
 @pytest.mark.parametrize("wrong", [False, True])
 def test_large_outputs_are_looked_at_where_they_are_and_small_ones_on_the_host(width, wrong, device):
@@ -240,7 +215,7 @@ def test_large_outputs_are_looked_at_where_they_are_and_small_ones_on_the_host(w
 
 
 class LostDevice:
-    """A stand-in for a device that a call has ruined: no flags arrive, and every request to it raises an error.
+    """A stand-in for a device that a call has ruined: no mark arrives, and every request to it raises an error.
 
     The error comes up only at the ``surfaces``-th next input, or else where the host waits.
     """
@@ -251,17 +226,13 @@ class LostDevice:
         self.surfaces = surfaces
         place = call.place
 
-        def if_usable(send):
-            return lambda *arguments: None if self.is_lost else send(*arguments)
-
         def place_if_usable(*arguments):
             self.places += self.is_lost
             if self.is_lost and self.places == self.surfaces:
                 self.complain(arguments[-1])
             return place(*arguments)
 
-        for name in ("send", "send_echo"):
-            patch.setattr(Arrivals, name, if_usable(getattr(Arrivals, name)))
+        patch.setattr(judged, "_mark", lambda _: torch.tensor([not self.is_lost], dtype=torch.uint8))
         patch.setattr(judged, "place", place_if_usable)
         for module in (call, judged):
             patch.setattr(module, "synchronize", self.complain)
@@ -282,11 +253,12 @@ class LostDevice:
 
 
 @pytest.mark.parametrize(("surfaces", "width"), [(None, 45), (1, 1), (1, 33), (2, 2), (2, 32), (9, 33), (9, 45)])
-def test_the_first_call_whose_flags_did_not_arrive_is_the_one_that_crashed(surfaces, width, monkeypatch):
+def test_the_first_call_whose_mark_did_not_arrive_is_the_one_that_crashed(surfaces, width, monkeypatch):
     device = LostDevice(monkeypatch, surfaces)
     outcome = swept(device.ruined_at(width), torch.device("cpu"))
     assert outcome.failing == {FindingKind.CRASH: (width,)}
-    assert outcome.tried == tuple(range(1, width + 1))
+    # The outputs of others of its group are lost with the device.
+    assert outcome.tried == (*range(1, MOST + 1 if width > MOST else 1), width)
     assert outcome.fatal
     [crash] = outcome.violations
     assert "illegal memory access" in crash.message
@@ -298,21 +270,12 @@ def test_one_by_one_the_call_that_crashed_is_known_at_once(monkeypatch):
     assert (outcome.failing, outcome.tried) == ({FindingKind.CRASH: (45,)}, tuple(range(1, 46)))
 
 
-def test_outputs_that_were_on_the_host_before_the_device_was_lost_are_judged(monkeypatch):
-    device = LostDevice(monkeypatch, None)
-    outcome = swept(device.ruined_at(45, wrong_below=40), torch.device("cpu"))
-    assert outcome.failing[FindingKind.SUM_VIOLATION] == tuple(range(1, 40))
-    assert outcome.failing[FindingKind.CRASH] == (45,)
-    assert outcome.tried == tuple(range(1, 46))
-
-
 def test_calls_whose_outputs_are_lost_with_the_device_do_not_count_as_tried(monkeypatch):
-    monkeypatch.setattr(judged, "ECHO_BYTES", 0)
     device = LostDevice(monkeypatch, None)
     outcome = swept(device.ruined_at(45, wrong_below=40), torch.device("cpu"))
     assert outcome.failing[FindingKind.SUM_VIOLATION] == tuple(range(1, 33))
     assert outcome.failing[FindingKind.CRASH] == (45,)
-    assert outcome.tried == (*range(1, 33), *range(40, 46))
+    assert outcome.tried == (*range(1, 33), 45)
 
 
 def test_an_error_of_the_probes_own_is_raised(monkeypatch):

@@ -26,7 +26,8 @@ def shown(conclusion):
 
 @pytest.mark.parametrize("name", ["own_stream", "default_stream"])
 def test_work_on_another_stream_than_the_callers(found, name):
-    assert ("other-stream", "nondeterministic") in shown(found[name, "determinism"])
+    # Beside other work on the device even calls on the caller's own stream may differ.
+    assert {kind for _, kind in shown(found[name, "determinism"])} == {"nondeterministic"}
 
 
 def test_sums_in_the_order_of_atomics(found):

@@ -4,11 +4,11 @@ import pytest
 import stand_in_streams
 import torch
 
-from softcheck.probes import modes, on_streams
 from softcheck.probes.base import Setting, Subject
-from softcheck.probes.modes import GRAPH, STREAM, STREAMS
-from softcheck.probes.playing import Copies, Player
-from softcheck.probes.steps import Step
+from softcheck.probes.histories import at_once, modes
+from softcheck.probes.histories.modes import GRAPH, STREAM, STREAMS
+from softcheck.probes.histories.player import Copies, Player
+from softcheck.probes.histories.steps import Step
 from softcheck.variants.registry import load
 
 RIGHT = """
@@ -45,7 +45,7 @@ def softmax(x):
 @pytest.fixture(autouse=True)
 def _stand_ins(monkeypatch):
     stand_in_streams.install(monkeypatch)
-    for module in (modes, on_streams):
+    for module in (modes, at_once):
         monkeypatch.setattr(module, "work", lambda *_, **__: None)
 
 
@@ -105,7 +105,7 @@ def test_a_graph_is_captured_anew_after_another_shape(tmp_path, monkeypatch):
     for each, graphs in [
         (step(1, mode=GRAPH), 1),
         (step(2), 1),
-        (step(3, mode=GRAPH, contents="nan"), 1),
+        (step(3, mode=GRAPH, contents="NaN"), 1),
         (step(4, act="collect"), 1),
         (step(5, mode=GRAPH), 1),
         (step(6, columns=77), 1),

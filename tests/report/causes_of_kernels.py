@@ -9,7 +9,7 @@ from softcheck.judge.judge import reference
 from softcheck.probes import registry
 from softcheck.probes.base import Setting, Subject
 from softcheck.report.causes import causes_of
-from softcheck.report.findings import finding_of
+from softcheck.report.findings import FindingSource
 from softcheck.report.notes import fitting_arithmetic
 from softcheck.run.measuring import Measuring
 from softcheck.run.plan import left_out
@@ -28,21 +28,12 @@ def causes(function, dtype, *, operation="softmax", effort="normal", probes=(), 
     """The causes, in order, of findings that ``change`` may have changed."""
     declaration = Declaration(operation=operation)
     variant = LoadedVariant(function.__name__, function, declaration)
+    source = FindingSource(variant.name, dtype, declaration, "interpreter")
     cpu = torch.device("cpu")
     measuring, found, measured = Measuring(cpu), [], []
 
     def add(violation, case):
-        found.append(
-            finding_of(
-                violation,
-                case,
-                "softcheck",
-                variant=variant.name,
-                dtype=dtype,
-                declaration=declaration,
-                backend="interpreter",
-            )
-        )
+        found.append(source.finding(violation, case, "softcheck"))
 
     for case in load(["edge", "regressions"]):
         rows, columns = case.shape

@@ -5,7 +5,7 @@ import sample_reports
 import sample_speed
 from sample_reports import FAILING, PASSING
 
-from softcheck.report.charts import Point, fields, front, sweeps
+from softcheck.report.page.speed_charts import Point, fields, front, sweeps
 
 
 def report_with_speed():
@@ -57,7 +57,7 @@ def test_a_front_takes_the_worst_of_all_cases_and_leaves_out_kernels_with_findin
 def test_two_shapes_make_no_sweep():
     assert sweeps(msgspec.structs.replace(sample_speed.SWEEP, shapes=sample_speed.SWEEP.shapes[:2])) == []
     (found,) = sweeps(sample_speed.SWEEP)
-    assert (found.axis, found.fixed, found.at) == ("columns", 4096, (256, 1024, 4096))
+    assert (found.axis, found.fixed, tuple(found.shapes)) == ("columns", 4096, (256, 1024, 4096))
 
 
 def test_a_series_has_none_where_a_variant_has_no_figure():
@@ -65,7 +65,7 @@ def test_a_series_has_none_where_a_variant_has_no_figure():
     without = msgspec.structs.replace(first, variants=first.variants[:1])
     gone, kept = first.variants[1].variant, first.variants[0].variant
     (found,) = sweeps(msgspec.structs.replace(sample_speed.SWEEP, shapes=(without, *others)))
-    values = {series.name: series.values for series in found.speed}
+    values = found.series("gb_per_s")
     assert values[gone][0] is None
     assert None not in values[gone][1:]
     assert None not in values[kept]

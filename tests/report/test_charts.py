@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from softcheck.report.page.axis import Axis, linear, logarithmic
-from softcheck.report.page.svg import Chart, tag
+from softcheck.report.page.svg import Axis, Chart, linear, logarithmic, tag
 
 FIGURES = st.floats(1e-30, 1e30)
 

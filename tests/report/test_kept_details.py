@@ -7,8 +7,8 @@ from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import unmeasured
 from softcheck.probes.outcome import Conclusion, Shown
+from softcheck.report.findings import shapes_of
 from softcheck.report.json_format import parse
-from softcheck.report.shapes import shapes_of
 from softcheck.run.probing import ProbeResult, ProbeTask
 
 WRONG_BEYOND_512 = """

@@ -1,13 +1,17 @@
 """Mends by kind and operation: each speaks of the operation that was judged, and its formula is the gradient."""
 
+import tomllib
+from pathlib import Path
+
 import pytest
 import torch
 
+import softcheck.explain
 from softcheck.cases.corpus import load
 from softcheck.contract import FindingKind as Kind
-from softcheck.explain import of_kind
-from softcheck.explain.by_operation import MEANINGS, MENDS
+from softcheck.explain import of_kind, words
 from softcheck.operations.registry import OPERATIONS
+from softcheck.probes.registry import described
 from softcheck.report.causes import causes_of
 from softcheck.report.model import Finding
 
@@ -33,9 +37,12 @@ def test_a_mend_speaks_of_no_other_operation(operation):
     assert mend(Kind.RAISED, operation) == of_kind(Kind.RAISED).mend
 
 
-def test_tables_name_operations_that_there_are():
-    for table in (MENDS, MEANINGS):
-        assert {name for by_operation in table.values() for name in by_operation} <= OPERATIONS.keys()
+def test_words_name_kinds_probes_and_operations_that_there_are():
+    table = Path(softcheck.explain.__file__).with_name("words.toml")
+    assert tomllib.loads(table.read_text(encoding="utf-8"))["probes"].keys() == described().keys()
+    assert words().kinds.keys() == set(Kind)
+    for page in words().kinds.values():
+        assert {*page.meanings, *page.mends} <= OPERATIONS.keys()
 
 
 def formula(operation):

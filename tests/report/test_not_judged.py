@@ -11,7 +11,7 @@ from softcheck.probes.outcome import Conclusion
 from softcheck.report import formats, probes
 from softcheck.report.content import kinds
 from softcheck.report.json_format import parse, render
-from softcheck.report.page.verdicts import sentence
+from softcheck.report.page.sections import sentence
 from softcheck.run.probing import ProbeResult, ProbeTask
 
 

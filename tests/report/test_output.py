@@ -83,7 +83,7 @@ def test_a_folder_that_refuses_files_is_found_before_the_run(tmp_path, monkeypat
         raise PermissionError(13, "Permission denied")
 
     # Permissions don't bind the superuser, so the refusal is planted.
-    monkeypatch.setattr(output.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(Path, "touch", refuse)
     with pytest.raises(UsageError, match=r"no file can be made in .* \(Permission denied\)"):
         output.check_writable(str(tmp_path / "report.json"))
 

@@ -18,7 +18,6 @@ from sample_reports import CASES, FAILING, GENERATED, INTERPRETED, KNOWN, MEASUR
 
 from softcheck.report import content, formats
 from softcheck.report.compare import Tolerances, compare
-from softcheck.report.compare_text import render_html
 from softcheck.report.json_format import load_any
 from softcheck.report.model import Bin, ErrorPeak, Stage
 from softcheck.report.page.document import templates
@@ -47,9 +46,9 @@ PAGES = {
     "timed": lambda: formats.render(timed_report(), "html"),
     "with a baseline": lambda: formats.render(timed_report(), "html", baseline=comparison()),
     "all pairs": lambda: formats.render(load_any(RESULTS / "pairs-float16.json"), "html"),
-    "bench": lambda: formats.render_speed(sample_speed.SWEEP, "html"),
-    "long sweep": lambda: formats.render_speed(load_any(RESULTS / "speed" / "columns.json"), "html"),
-    "comparison": lambda: render_html(comparison()),
+    "bench": lambda: formats.render(sample_speed.SWEEP, "html"),
+    "long sweep": lambda: formats.render(load_any(RESULTS / "speed" / "columns.json"), "html"),
+    "comparison": lambda: formats.render(comparison(), "html"),
 }
 
 
@@ -168,7 +167,7 @@ def test_a_chart_marks_findings_and_the_front_and_the_copy():
     assert part.count('class="cross fail"') == 2
     assert part.count('class="circle series-1"') == 1
     assert ">device copy</text>" in part
-    bench = formats.render_speed(sample_speed.SWEEP, "html")
+    bench = formats.render(sample_speed.SWEEP, "html")
     assert "no kernel is chosen by them" in bench
     assert 'class="circle' not in bench.partition('id="accuracy"')[2].partition("</section>")[0]
 
@@ -304,8 +303,8 @@ def pages_of(text):
     report = renamed(text)
     return [
         Elements(formats.render(report, "html")),
-        Elements(formats.render_speed(benchmark(text), "html")),
-        Elements(render_html(compare(report, report, Tolerances()))),
+        Elements(formats.render(benchmark(text), "html")),
+        Elements(formats.render(compare(report, report, Tolerances()), "html")),
     ]
 
 
@@ -331,7 +330,7 @@ def test_embedded_data_stay_data(value):
 def test_a_comparison_draws_its_slowdowns():
     slower = sample_speed.speed_report(sample_speed.samples(slower=1.5))
     faster = sample_speed.speed_report(sample_speed.samples())
-    page = render_html(compare(faster, slower, Tolerances()))
+    page = formats.render(compare(faster, slower, Tolerances()), "html")
     chart = page.partition("<svg")[2].partition("</svg>")[0]
     assert chart.count('class="circle fail"') == 1
     assert chart.count('class="circle series-1"') == 2
@@ -341,9 +340,9 @@ def test_a_comparison_draws_its_slowdowns():
 def test_rendering_needs_no_torch():
     program = (
         "import sys\n"
-        "from softcheck.report.formats import render_speed\n"
+        "from softcheck.report.formats import render\n"
         "from softcheck.report.json_format import load_any\n"
-        f"render_speed(load_any({str(RESULTS / 'speed' / 'notebook.json')!r}), 'html')\n"
+        f"render(load_any({str(RESULTS / 'speed' / 'notebook.json')!r}), 'html')\n"
         "assert 'torch' not in sys.modules\n"
     )
     import subprocess

@@ -24,8 +24,8 @@ from softcheck.report import formats
 from softcheck.report.figures import NOT_MEASURED
 from softcheck.report.json_format import load_any, parse
 from softcheck.report.model import ErrorPeak
-from softcheck.report.page.finding_pages import ELEMENT_COLUMNS
-from softcheck.report.page.regions import region
+from softcheck.report.page.sections import ELEMENT_COLUMNS
+from softcheck.report.page.shape_maps import region
 from softcheck.report.reproduce import bits_command
 
 AROUND = Surroundings(

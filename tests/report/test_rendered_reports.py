@@ -15,7 +15,7 @@ from softcheck.probes.outcome import RandomRows
 from softcheck.report import content, formats, json_format, markdown
 from softcheck.report.model import Cause, PeerVerdict
 from softcheck.report.output import PLAIN, Display
-from softcheck.report.page import verdicts
+from softcheck.report.page import sections
 
 DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -44,7 +44,7 @@ def test_the_line_of_a_verdict_says_what_share_of_the_trials_ran_in_full(verdict
     report = msgspec.structs.replace(MEASURED, variants=(row, msgspec.structs.replace(row, name="other")))
     is_said = bool(cut) and verdict != "fail"
     assert ("60% of 240 planned trials ran in full" in content.kinds(row)) is is_said
-    assert ("60% of 240 planned trials ran in full" in verdicts.sentence(row)) is is_said
+    assert ("60% of 240 planned trials ran in full" in sections.sentence(row)) is is_said
     for text in (formats.render(report, "table", PLAIN), formats.render(report, "markdown", PLAIN)):
         assert (f"2 {verdict} (60% of 480 planned trials ran in full)" in text) is is_said
 
@@ -213,7 +213,7 @@ def test_the_flush_tolerant_figure_is_shown_only_where_something_was_flushed():
 
 
 def test_an_unknown_format_names_the_near_one():
-    with pytest.raises(UsageError, match="no output format 'markdwn'; did you mean 'markdown'"):
+    with pytest.raises(UsageError, match="a report has no format 'markdwn'; did you mean 'markdown'"):
         formats.render(INTERPRETED, "markdwn")
 
 

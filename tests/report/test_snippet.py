@@ -15,7 +15,7 @@ from softcheck.calling.call import to_bits, to_tensor
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import FindingKind, Surroundings
 from softcheck.judge.judge import judge
-from softcheck.report.findings import finding_of
+from softcheck.report.findings import FindingSource
 from softcheck.report.model import CaseResult
 from softcheck.report.reproduce import bits_command
 from softcheck.report.snippet import shrunk_input, snippet_of
@@ -44,9 +44,7 @@ def wrong(x):
 def findings_on(bits, fmt, variant, case, output):
     violations = judge(bits, output, fmt).violations
     return {
-        v.kind: finding_of(
-            v, case, "softcheck", variant=variant, dtype=fmt.name, declaration=Declaration(), backend="interpreter"
-        )
+        v.kind: FindingSource(variant, fmt.name, Declaration(), "interpreter").finding(v, case, "softcheck")
         for v in violations
     }
 

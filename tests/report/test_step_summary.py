@@ -3,7 +3,7 @@
 import pytest
 from sample_reports import INTERPRETED
 
-from softcheck.report import formats, step_summary
+from softcheck.report import ci, formats
 
 WHOLE = formats.render(INTERPRETED, "markdown")
 
@@ -11,12 +11,12 @@ WHOLE = formats.render(INTERPRETED, "markdown")
 @pytest.fixture
 def summary(tmp_path, monkeypatch):
     file = tmp_path / "summary.md"
-    monkeypatch.setenv(step_summary.VARIABLE, str(file))
+    monkeypatch.setenv(ci.VARIABLE, str(file))
     return file
 
 
 def add():
-    step_summary.add(lambda: WHOLE)
+    ci.add_step_summary(lambda: WHOLE)
 
 
 def test_what_the_step_has_written_before_stays(summary):
@@ -30,29 +30,29 @@ def test_what_the_step_has_written_before_stays(summary):
     ("room", "has_details", "has_table"), [(50_000, True, True), (1400, False, True), (500, False, False)]
 )
 def test_the_limit_is_kept_by_leaving_out_details_and_then_the_table(summary, room, has_details, has_table):
-    summary.write_text("x" * (step_summary.LIMIT - room - 1) + "\n")
+    summary.write_text("x" * (ci.LIMIT - room - 1) + "\n")
     add()
     text = summary.read_text().partition("\n")[2]
-    assert len(summary.read_bytes()) <= step_summary.LIMIT
+    assert len(summary.read_bytes()) <= ci.LIMIT
     assert text.startswith("## softcheck\n\n**5 variants: 1 pass, 1 fail")
     assert ("<details>" in text, "| variant |" in text) == (has_details, has_table)
     assert ("at most 1024 KiB" in text) != has_details
 
 
 def test_a_full_summary_is_left_as_it_is(summary):
-    summary.write_bytes(b"x" * step_summary.LIMIT)
+    summary.write_bytes(b"x" * ci.LIMIT)
     add()
-    assert summary.stat().st_size == step_summary.LIMIT
+    assert summary.stat().st_size == ci.LIMIT
 
 
 @pytest.mark.parametrize("path", ["", "no/such/folder/summary.md", ".", "nul\0byte"])
 def test_a_summary_that_can_not_be_written_fails_nothing(monkeypatch, tmp_path, path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(step_summary.os, "environ", {step_summary.VARIABLE: path})
+    monkeypatch.setattr(ci.os, "environ", {ci.VARIABLE: path})
     add()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_a_summary_nothing_is_drawn(monkeypatch):
-    monkeypatch.delenv(step_summary.VARIABLE, raising=False)
-    step_summary.add(lambda: pytest.fail("drawn for nobody"))
+    monkeypatch.delenv(ci.VARIABLE, raising=False)
+    ci.add_step_summary(lambda: pytest.fail("drawn for nobody"))

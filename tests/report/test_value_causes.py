@@ -5,7 +5,7 @@ from made_findings import finding
 from softcheck.cases.corpus import load
 from softcheck.contract import FindingKind as Kind
 from softcheck.report.causes import causes_of
-from softcheck.report.logits import is_looked_at, peaks, values_of
+from softcheck.report.evidence import is_looked_at, peaks, values_of
 
 CASES = [case for case in load(["edge"]) if case.dtype == "float16" and is_looked_at(case)]
 
@@ -16,7 +16,7 @@ def causes(cases, holds, **options):
 
 
 def largest(case):
-    return (peaks(case) or (0.0, 0.0))[1]
+    return peaks(values_of(case)).max(initial=0.0)
 
 
 def test_a_logit_beyond_a_limit_is_named_with_the_largest_that_was_right():

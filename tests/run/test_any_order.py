@@ -8,7 +8,7 @@ import torch
 
 from softcheck.cases.exhaustive import ascending_patterns, domain
 from softcheck.errors import UsageError
-from softcheck.run.any_order import show_any_order
+from softcheck.run.first_look import show_any_order
 from softcheck.run.measuring import _blocks_of_rows
 from softcheck.run.session import Session
 

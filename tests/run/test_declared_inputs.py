@@ -3,8 +3,9 @@
 import pytest
 
 from softcheck.cases.corpus import load
-from softcheck.probes import addresses, empties, grid_limits
+from softcheck.probes import empties, grid_limits
 from softcheck.probes.base import Setting
+from softcheck.probes.memory import addresses
 from softcheck.run.plan import left_out
 from softcheck.variants.declaration import Declaration
 

@@ -98,7 +98,7 @@ def test_what_was_given_up_is_not_timed():
     ready = Ready(backend="cuda", device="GPU", torch="2", triton="3", python="3.11", driver=None)
     run = check.Run(options=options, ready=ready, declarations={"v": Declaration(), "w": Declaration()})
     session = SimpleNamespace(
-        patience=counted(*[CRASH] * MOST_DEATHS), time=time, jobs=1, places=1, may_begin=lambda _: True
+        patience=counted(*[CRASH] * MOST_DEATHS), time=time, jobs=1, places=1, may_begin=lambda _: True, begin_jobs=id
     )
     session.on_one_device = lambda: contextlib.nullcontext(session)
     check._time(session, run, check.Events(), Record(None, None))

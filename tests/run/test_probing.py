@@ -15,7 +15,17 @@ from softcheck.run.patience import MOST_TIMEOUTS, Patience
 from softcheck.run.pool import Lane, Pool, spread
 from softcheck.run.probing import MOST_DEATHS_IN_A_PROBE, ProbeTask, needs_the_device, probe_job, run_probe, time_share
 from softcheck.run.process import Worker
-from softcheck.run.protocol import Load, Probed, ProbePlanned, Ready, Refused, TrialDone, TrialStarted, decode_request
+from softcheck.run.protocol import (
+    Done,
+    Load,
+    Probed,
+    ProbePlanned,
+    Ready,
+    Refused,
+    TrialDone,
+    TrialStarted,
+    decode_request,
+)
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
 
@@ -117,6 +127,8 @@ class RuinedWorker(Worker):
             self.replies = [Refused("healthy", "")]
         elif request.done:
             self.replies = [planned, Probed(Conclusion())]
+        elif request.only == ():
+            self.replies = [planned, Done()]
         else:
             self.replies = [planned, TrialStarted(0), TrialDone(0, self.outcome)]
 
@@ -206,3 +218,19 @@ def test_sys_exit_in_a_probe_is_the_calls_error_and_ends_no_process(tmp_path, pr
     kinds = {shown.violation.kind for shown in found.conclusion.findings}
     assert kinds <= {FindingKind.RAISED}, [shown.violation.message for shown in found.conclusion.findings]
     assert found.abandoned == 0
+
+
+def test_idle_workers_make_trials_of_a_long_probe_and_the_outcomes_are_told_in_order(session):
+    def outcomes(jobs):
+        own, told = Session("interpreter", jobs=jobs), []
+        try:
+            own.give(own.take(fresh=True))
+            asked = ProbeTask(variant="torch", dtype="float16", probe="sizes", effort="quick")
+            result = run_probe(own, asked, on_outcome=lambda index, outcome: told.append((index, outcome)))
+        finally:
+            own.close()
+        return result.conclusion, [index for index, _ in told], [o.violations for _, o in told]
+
+    alone, together = outcomes(1), outcomes(2)
+    assert together == alone, "the same trials, whoever makes them"
+    assert alone[1] == list(range(len(alone[1])))

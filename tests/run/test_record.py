@@ -11,24 +11,11 @@ from softcheck.run.check import check
 from softcheck.run.exhaust import ExhaustHeader, Parts
 from softcheck.run.model import RunOptions
 from softcheck.run.protocol import Ready
-from softcheck.run.record import Asked, Keeping, Kept, Record, RunHeader
+from softcheck.run.record import Keeping, Kept, Record, RunHeader
 from softcheck.variants.recognised import Recognised
 
 READY = Ready("interpreter", "CPU", "2", "3", "3", None)
-ASKED = Asked(
-    variants=("v",),
-    dtypes=("float16",),
-    cases="0",
-    whole_corpus=False,
-    probes=(),
-    effort="normal",
-    seed=0,
-    generate=0,
-    exhaustive=False,
-    speed=True,
-    seconds_per_call=60.0,
-)
-HEADER = RunHeader(softcheck="0", ready=READY, asked=ASKED, sources={}, settings={})
+HEADER = RunHeader(softcheck="0", ready=READY, asked={}, sources={}, settings={})
 OVER_ROWS = Recognised(operation="softmax", call="f(x.mT).mT")
 
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from softcheck.run.measuring import unsplit
 from softcheck.run.process import WorkerDiedError
 from softcheck.run.protocol import Failed, WidthTried
 from softcheck.run.session import Session
-from softcheck.run.trial_widths import unsplit
 from softcheck.run.widths import FREE, WIDEST, WidthLimit, Widths
 from softcheck.variants.declaration import Declaration
 

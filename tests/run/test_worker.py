@@ -40,7 +40,7 @@ def test_an_input_that_does_not_fit_the_device_is_blamed_on_no_variant(monkeypat
     monkeypatch.setattr(measuring, "place", failing(error))
     case = case_from_bits(np.zeros((2, 3), dtype=np.uint16), "float16", provenance="test")
     with pytest.raises(UsageError, match=r"can't be placed in the device's memory: .*of 40 GB"):
-        list(Server(torch.device("cpu")).answer(RunCase(case, ("torch",))))
+        list(Server(torch.device("cpu")).answer(RunCase(case, "torch")))
 
 
 @pytest.mark.parametrize("error", SCARCE)
@@ -71,7 +71,7 @@ def test_a_worker_that_has_no_memory_for_a_judgement_goes_on(monkeypatch, error)
 def test_what_else_goes_wrong_in_the_worker_is_not_called_want_of_memory(monkeypatch, function):
     monkeypatch.setattr(measuring, function, failing(RuntimeError("no such operator")))
     case = case_from_bits(np.zeros((2, 3), dtype=np.uint16), "float16", provenance="test")
-    request = RunDomain(domain("float16", 2), 0, 16, "torch") if function == "rows_on" else RunCase(case, ("torch",))
+    request = RunDomain(domain("float16", 2), 0, 16, "torch") if function == "rows_on" else RunCase(case, "torch")
     with pytest.raises(RuntimeError, match="no such operator"):
         list(Server(torch.device("cpu")).answer(request))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from softcheck.errors import UsageError
-from softcheck.speed.shapes import SWEEPS, parse
+from softcheck.speed.samples import SWEEPS, parse
 
 
 def test_shapes_are_read_in_order_and_once():

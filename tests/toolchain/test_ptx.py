@@ -123,121 +123,103 @@ def test_nothing_is_said_of_what_was_not_seen(declared):
 SEEN = {"exponentials": ("ex2_approx",), "divisions": ("div_full",), "sums": ("float32",)}
 
 
+PRESCALED_FLOAT64 = {
+    "exponentials": ("libdevice_float64", "prescaled_float64"),
+    "divisions": (),
+    "sums": ("float64",),
+}
+
+
 @pytest.mark.parametrize(
-    ("declared", "seen", "dtype", "message"),
+    ("declared", "seen", "dtype", "words", "said", "fix"),
     [
-        (
-            {"exp": "libdevice"},
-            {},
-            "float32",
-            (
-                "an exponential is ex2_approx, the declaration says libdevice (libdevice's expf); declare exp='ex2_approx', or "
-                "change the kernel"
-            ),
-        ),
-        (
-            {},
-            {"exponentials": ("unshifted_ex2_approx",)},
-            "float32",
-            (
-                "an exponential is unshifted_ex2_approx, the declaration says ex2_approx (ex2.approx.f32 of a difference); no model "
-                "covers it"
-            ),
-        ),
+        ({"exp": "libdevice"}, {}, "float32", "an exponential is ex2_approx", "libdevice", "exp='ex2_approx'"),
         (
             {"division": "div_rn"},
             {"divisions": ("div_approx",)},
             "float32",
-            "a division is div_approx, the declaration says div_rn; declare division='reciprocal', or change the kernel",
+            "a division is div_approx",
+            "div_rn",
+            "division='reciprocal'",
         ),
-        (
-            {},
-            {"sums": ("float16",)},
-            "float16",
-            (
-                "exponentials are added in float16, the declaration says float32; declare the accumulation that the kernel uses, or "
-                "convert to float32 before the sum"
-            ),
-        ),
+        ({}, {"sums": ("float16",)}, "float16", "exponentials are added in float16", "float32", "accumulation='input'"),
         (
             {"accumulation": "input"},
             {},
             "bfloat16",
-            (
-                "exponentials are added in float32, the declaration says bfloat16; declare the accumulation that the kernel uses, or "
-                "convert to bfloat16 before the sum"
-            ),
+            "exponentials are added in float32",
+            "bfloat16",
+            "accumulation='float32'",
         ),
         (
             {},
             {"narrow_operations": ("sub.f16",)},
             "float16",
-            "sub.f16 computes in 16 bits, the declaration says float32; declare intermediate='input', or convert to float32 first",
+            "sub.f16 computes in 16 bits",
+            "float32",
+            "intermediate='input'",
         ),
         (
             {},
             {"narrow_roundings": ("cvt.rn.bf16.f32",)},
             "bfloat16",
-            (
-                "cvt.rn.bf16.f32 rounds a value that is computed with afterwards, the declaration says float32; declare "
-                "intermediate='input', or keep it in float32"
-            ),
-        ),
-        (
-            {},
-            {"directed_roundings": ("cvt.rz.f16.f32",)},
-            "float16",
-            "cvt.rz.f16.f32 does not round to nearest, every model expects it to; store with the default rounding",
+            "cvt.rn.bf16.f32 rounds a value that is computed with afterwards",
+            "float32",
+            "intermediate='input'",
         ),
         (
             {},
             {"flushing": ("div.rn.ftz.f32",)},
             "float32",
-            (
-                "div.rn.ftz.f32 flushes subnormal results to zero, the declaration says they are kept; declare flush_to_zero=True, or "
-                "use an operation without .ftz"
-            ),
+            "div.rn.ftz.f32 flushes subnormal results to zero",
+            "flush_to_zero=False",
+            "flush_to_zero=True",
         ),
         (
             {"flush_to_zero": True},
             {},
             "float32",
-            "no operation is seen to flush to zero, the declaration says flush_to_zero=True; declare flush_to_zero=False",
+            "no operation is seen to flush to zero",
+            "flush_to_zero=True",
+            "flush_to_zero=False",
         ),
-        (
-            {},
-            {"rescales": True},
-            "float32",
-            "a sum is rescaled by an exponential, the declaration says rescales=False; declare rescales=True",
-        ),
+        ({}, {"rescales": True}, "float32", "a sum is rescaled by an exponential", "rescales=False", "rescales=True"),
         (
             {"rescales": True},
             {},
             "float32",
-            "no sum is seen to be rescaled by an exponential, the declaration says rescales=True; declare rescales=False",
+            "no sum is seen to be rescaled by an exponential",
+            "rescales=True",
+            "rescales=False",
         ),
+        ({}, {"sums": ("float64",)}, "float64", "an exponential is ex2_approx", "float64", "intermediate='float32'"),
         (
             {},
-            {"sums": ("float64",)},
+            PRESCALED_FLOAT64,
             "float64",
-            (
-                "an exponential is ex2_approx, the declaration says that float64 is computed in; declare the intermediate type that "
-                "the kernel uses, or convert to float64 before subtracting the maximum"
-            ),
-        ),
-        (
-            {},
-            {"exponentials": ("libdevice_float64", "prescaled_float64"), "divisions": (), "sums": ("float64",)},
-            "float64",
-            (
-                "float64 logits are scaled before the maximum is subtracted, the declaration says ex2_approx; declare "
-                "exp='prescaled_ex2_approx', or change the kernel"
-            ),
+            "an exponential is prescaled_float64",
+            "ex2_approx",
+            "exp='prescaled_ex2_approx'",
         ),
     ],
 )
-def test_each_contradiction_says_what_was_seen_and_expected(declared, seen, dtype, message):
+def test_each_contradiction_says_what_was_seen_and_expected(declared, seen, dtype, words, said, fix):
+    message = f"{words}, the declaration says {said}; declare {fix}, or change the kernel"
     assert contradictions(Arithmetic(**declared), ObservedArithmetic(**(SEEN | seen)), dtype) == [message]
+
+
+@pytest.mark.parametrize(
+    ("seen", "message"),
+    [
+        ({"exponentials": ("unshifted_ex2_approx",)}, "an exponential is unshifted_ex2_approx; no model covers it"),
+        (
+            {"directed_roundings": ("cvt.rz.f16.f32",)},
+            "cvt.rz.f16.f32 does not round to nearest, every model expects it to; store with the default rounding",
+        ),
+    ],
+)
+def test_a_step_without_a_model_contradicts_every_declaration(seen, message):
+    assert contradictions(Arithmetic(), ObservedArithmetic(**(SEEN | seen)), "float16") == [message]
 
 
 @pytest.mark.parametrize("declared", [{"rescales": True}, {"flush_to_zero": True}, {"scaled_logits": True}])

@@ -143,7 +143,7 @@ def test_a_constant_factor_that_rounds_must_be_declared(observed):
         assert contradictions(Arithmetic(), found, "float16") == [
             (
                 "logits are multiplied by a constant before the maximum is subtracted, the declaration says scaled_logits=False; "
-                "declare scaled_logits=True, or subtract first"
+                "declare scaled_logits=True, or change the kernel"
             )
         ]
         assert weaknesses(found, "float16") == ["scales logits before subtracting the maximum"]
@@ -158,7 +158,7 @@ def test_scaled_logits_that_are_not_there_contradict(observed, kind):
     assert contradictions(declared, found, "float16") == [
         (
             "no logits are seen to be scaled before the maximum is subtracted, the declaration says scaled_logits=True; declare "
-            "scaled_logits=False"
+            "scaled_logits=False, or change the kernel"
         )
     ]
     assert contradictions(declared, found, "float16", saw_all=False) == []

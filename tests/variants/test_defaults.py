@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from softcheck.variants.defaults import left_out
-from softcheck.variants.meanings import hidden_and_head
+from softcheck.variants.meanings import hidden_and_head, left_out
 from softcheck.variants.registry import load
 
 KERNELS = Path(__file__).parents[1] / "kernels" / "defaults.py"

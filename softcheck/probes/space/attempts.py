@@ -13,13 +13,14 @@ from oracles.formats import Bits, decode
 from softcheck.calling import answers
 from softcheck.calling.call import Placed, Returned, call_on_device, to_bits, to_tensor
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
+from softcheck.judge.tensors import passing
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import differ_grossly
 from softcheck.probes.helpers import wrong_values
-from softcheck.probes.modes import asks_for_gradient, with_gradient
+from softcheck.probes.histories.modes import asks_for_gradient, with_gradient
+from softcheck.probes.histories.player import INFERENCE_TENSOR
 from softcheck.probes.options import VALUES, with_zeros
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.playing import INFERENCE_TENSOR
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.space import output_gradients as og
 from softcheck.probes.space.axes import ASKED, CALL, DIMS, GRADIENT, LAYOUT, OFFSET, ROWS, WaySpace
@@ -129,18 +130,17 @@ class Attempts:
     ) -> tuple[torch.Tensor, Callable[..., Any], dict[str, torch.Tensor], list[torch.Tensor]]:
         """Returns the input, the function, what requires a gradient, and a list for gradients of what the call takes in the input's place."""
         subject, x, function = prepared.subject, prepared.view(held), prepared.function
-        mode, operation = self._calls.space.mode_of(way), subject.variant.operation
-        is_asked, asked = asks_for_backward(way), way.get(ASKED)
+        mode, is_asked, asked = self._calls.space.mode_of(way), asks_for_backward(way), way.get(ASKED)
         if is_asked and subject.setting.has_heads:
             assert isinstance(function, Adapted)
             names = names_asked(subject, asked)
-            return x, *with_leaves(function, operation, names, is_shared=asked == og.SHARED_BIAS), []
+            return x, *with_leaves(function, names, is_shared=asked == og.SHARED_BIAS), []
         if not is_asked and not asks_for_gradient(mode):
             return x, function, {}, []
         leaf = with_gradient(x, mode) if asks_for_gradient(mode) else x.requires_grad_()
         x = leaf.clone() if asked == og.HIDDEN_LAYER else leaf
         if asked == og.BY_BIAS and isinstance(function, Adapted):
-            function, leaves = with_leaves(function, operation, ("bias",))
+            function, leaves = with_leaves(function, ("bias",))
             leaves["x"] = leaf
             return x, function, leaves, []
         function, own = watched(subject, function) if is_asked else (function, [])
@@ -173,10 +173,14 @@ class Attempts:
         setting, rows = subject.setting, prepared.laid.rows
         x = to_tensor(rows, setting.fmt, subject.device)
         with torch.no_grad():
-            passing = setting.operation.passing(
-                x, output.detach().contiguous(), setting.fmt, setting.declaration.fully_masked
+            passed = passing(
+                x,
+                output.detach().contiguous(),
+                setting.fmt,
+                operation=setting.operation,
+                fully_masked=setting.declaration.fully_masked,
             )
-        others, bits = ~passing.cpu().numpy(), to_bits(output, setting.fmt)
+        others, bits = ~passed.cpu().numpy(), to_bits(output, setting.fmt)
         # The judge need not read all rows for a few that no screen passes, such as those with a NaN.
         is_few = 2 * np.count_nonzero(others) < len(rows) == len(bits)
         if is_few and not (others.any() and wrong_values(subject, rows[others], bits[others], returned)):

@@ -14,8 +14,8 @@ from oracles.formats import FLOAT16
 from softcheck.operations.operation import Parameter, value_in_words
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import parameters_of
+from softcheck.probes.histories.modes import ANY_ALGORITHM, COMPILED, REQUIRES_GRAD, in_mode, modes
 from softcheck.probes.judged_gradients import judged_by
-from softcheck.probes.modes import ANY_ALGORITHM, COMPILED, REQUIRES_GRAD, in_mode, modes
 from softcheck.probes.operand_moves import TOGETHER, layouts_of_operands
 from softcheck.probes.options import TEMPERATURE, VALUES, operand_calls, temperature_call
 from softcheck.probes.space import contents, strides
@@ -208,7 +208,7 @@ class WaySpace:
         return found + ([self.dim_parameter] if " over " in given.get(DIMS, "") and self.dim_parameter else [])
 
     def mode_of(self, way: Way, axis: str = MODE) -> str:
-        """Returns the mode of a way, or another axis of modes, as ``softcheck.probes.modes`` names it."""
+        """Returns the mode of a way, or another axis of modes, as ``softcheck.probes.histories.modes`` names it."""
         return next((mode for mode in self._modes if names_of([mode])[0] == way.get(axis)), "")
 
     def called(self, function: Callable[[torch.Tensor], Any], way: Way) -> Callable[[torch.Tensor], Any]:

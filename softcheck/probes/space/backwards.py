@@ -33,13 +33,13 @@ from softcheck.calling.unable import limit_behind
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import contract_of
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.operation import Operation, without_layout
+from softcheck.operations.operation import without_layout
 from softcheck.operations.ulp import Flags
 from softcheck.probes import judged_gradients
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import differing, ordinary_rows
-from softcheck.probes.modes import THREAD as IN_THREAD
-from softcheck.probes.modes import in_mode
+from softcheck.probes.histories.modes import THREAD as IN_THREAD
+from softcheck.probes.histories.modes import in_mode
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.space import output_gradients as og
@@ -288,22 +288,19 @@ class Backwards:
         shared, subject, prepared = og.ONE_TENSOR[self._asked], made.subject, made.prepared
         operation, taking = subject.variant.operation, subject.variant.function
         assert isinstance(taking, Adapted)
-        assert operation.arguments is not None
-        make = operation.arguments.make
 
         def gradients(count: int) -> list[torch.Tensor]:
             leaves: list[torch.Tensor] = []
 
-            def made_of(x: torch.Tensor, names: frozenset[str]) -> dict[str, Any]:
-                operands = dict(make(x, names))
+            def made_of(_x: torch.Tensor, operands: dict[str, Any]) -> dict[str, Any]:
                 found = {name: part for name, part in operands.items() if without_layout(name) in shared}
                 if len({part.shape for part in found.values()}) > 1:
                     return operands
                 first = next(part for name, part in found.items() if without_layout(name) == "k").detach()
                 leaves.extend(first.clone().requires_grad_() for _ in range(count))
-                return operands | {name: leaves[min(at, count - 1)] for at, name in enumerate(found)}
+                return {**operands, **{name: leaves[min(at, count - 1)] for at, name in enumerate(found)}}
 
-            function = taking.with_operation(operation.making(made_of))
+            function = taking.changing(made_of)
             x = prepared.view(prepared.storage())
             output = call_on_device(function, Placed(x, x.view(-1), subject.setting.fmt), operation).output
             if output is None or not leaves or not output.requires_grad:
@@ -370,23 +367,21 @@ def saved_packed() -> AbstractContextManager[object]:
 
 
 def with_leaves(
-    function: Adapted, operation: Operation, asking: Sequence[str], *, is_shared: bool = False
+    function: Adapted, asking: Sequence[str], *, is_shared: bool = False
 ) -> tuple[Adapted, dict[str, torch.Tensor]]:
     """Returns the function on operands that require a gradient, those of the names asked for, and these operands once it is called.
 
     All batches get those of the first if they are shared. A bias of a softmax has the matrix's own size, whose gradient is that of each
     element.
     """
-    assert operation.arguments is not None
-    make, leaves = operation.arguments.make, dict[str, torch.Tensor]()
+    leaves: dict[str, torch.Tensor] = {}
 
-    def made(x: torch.Tensor, names: frozenset[str]) -> dict[str, Any]:
-        operands = dict(make(x, names))
+    def differentiable_ones(_x: torch.Tensor, operands: dict[str, Any]) -> dict[str, Any]:
         asked = {n: part[:1] if is_shared else part for n, part in operands.items() if without_layout(n) in asking}
         leaves.update({n: part.detach().requires_grad_() for n, part in asked.items() if part.is_floating_point()})
-        return operands | leaves
+        return {**operands, **leaves}
 
-    return function.with_operation(operation.making(made)), leaves
+    return function.changing(differentiable_ones), leaves
 
 
 def watched(subject: Subject, function: Callable[..., Any]) -> tuple[Callable[..., Any], list[torch.Tensor]]:
@@ -394,16 +389,14 @@ def watched(subject: Subject, function: Callable[..., Any]) -> tuple[Callable[..
     operation, found = subject.variant.operation, list[torch.Tensor]()
     if not isinstance(function, Adapted) or operation.arguments is None:
         return function, found
-    make = operation.arguments.make
 
-    def made(x: torch.Tensor, names: frozenset[str]) -> Mapping[str, Any]:
-        operands = make(x, names)
+    def looked_at(_x: torch.Tensor, operands: dict[str, Any]) -> dict[str, Any]:
         own = operands.get("x")
         if isinstance(own, torch.Tensor) and own.requires_grad:
             own.register_hook(found.append)  # type: ignore[no-untyped-call]
         return operands
 
-    return function.with_operation(operation.making(made)), found
+    return function.changing(looked_at), found
 
 
 def names_asked(subject: Subject, asked: str) -> tuple[str, ...]:

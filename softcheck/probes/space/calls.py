@@ -18,9 +18,9 @@ from softcheck.operations.operation import Parameter, value_in_words
 from softcheck.operations.registry import operation
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
+from softcheck.probes.histories.player import failing
 from softcheck.probes.operand_moves import laid_out
 from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, called_as, temperature_call, with_options
-from softcheck.probes.playing import failing
 from softcheck.probes.space import contents, strides
 from softcheck.probes.space.axes import (
     ASKED,
@@ -259,14 +259,7 @@ def of_other_heads(subject: Subject, parameters: Mapping[str, float]) -> Subject
 
 def _with_operands(subject: Subject, moves: Mapping[str, str]) -> Subject:
     """Returns the subject whose calls get operands in these layouts, and all others packed."""
-    operation = subject.variant.operation
-    assert operation.arguments is not None
-    make = operation.arguments.make
-
-    def made(x: torch.Tensor, names: frozenset[str]) -> Mapping[str, Any]:
-        return laid_out(make(x, names), moves)
-
-    return replace(subject, variant=subject.variant.of(operation.making(made)))
+    return replace(subject, variant=subject.variant.changing(lambda _x, given: laid_out(given, moves)))
 
 
 def _into(

@@ -5,6 +5,7 @@ is the first to hold. Generators of covering arrays know no costs, no budget and
 as calls are made.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
@@ -19,6 +20,9 @@ _PAIR, _OF_PAIRS = 8, 0.75
 """Weight of two values that meet, against that of three, and share of the ways that are drawn around two."""
 _TRIES = 40
 """Draws in a row without a new meeting after which a plan ends: what is left are meetings that are excluded."""
+
+_NAMED = 3
+"""Axes that are named of meetings that a plan leaves out."""
 
 Excluded = Callable[[Way], bool]
 """True for a way that can't be called."""
@@ -57,6 +61,31 @@ class Plan:
         self._weights = np.array([_PAIR if len(group) == 2 else 1 for group in self._groups])
         self._pairs = int(sum(count for count, group in zip(counts, self._groups, strict=True) if len(group) == 2))
 
+    def left_out(self) -> str | None:
+        """Says which meetings no way holds, the axes of most of them first; None if every one that can be called is held."""
+        missing = []
+        for number in np.flatnonzero(self._is_new).tolist():
+            vector = np.zeros(len(self._axes), dtype=np.int64)
+            group = self._put(number, vector)
+            if not self._excluded(self._way(vector)):
+                missing.append([self._axes[place].name for place in group])
+        if not missing:
+            return None
+        by_axis, by_size = Counter(name for names in missing for name in names), Counter(map(len, missing))
+        counts = " and ".join(
+            f"{count:,} {'pairs' if size == 2 else 'triples'}" for size, count in sorted(by_size.items())
+        )
+        named = ", ".join(f"{name} ({count:,})" for name, count in by_axis.most_common(_NAMED))
+        return f"{counts} of values are left out, most of {named}"
+
+    def _put(self, meeting: int, vector: _Vector) -> tuple[int, ...]:
+        """Writes the values of one meeting into a way, and returns the places of its axes."""
+        number = int(np.searchsorted(self._firsts, meeting, side="right")) - 1
+        left = meeting - int(self._firsts[number])
+        for place in reversed(self._groups[number]):
+            left, vector[place] = divmod(left, int(self._sizes[place]))
+        return self._groups[number]
+
     @property
     def meetings(self) -> int:
         """Meetings of values of all axes."""
@@ -94,17 +123,16 @@ class Plan:
         # Two values meet before three do: most faults need no more.
         pairs = np.flatnonzero(self._is_new[: self._pairs])
         new = pairs if pairs.size and self._rng.random() < _OF_PAIRS else np.flatnonzero(self._is_new)
-        for vector, meeting in zip(found, self._rng.choice(new, _DRAWN), strict=True):
-            group = int(np.searchsorted(self._firsts, meeting, side="right")) - 1
-            left = int(meeting - self._firsts[group])
-            for place in reversed(self._groups[group]):
-                left, vector[place] = divmod(left, int(self._sizes[place]))
+        sought = [
+            self._put(meeting, vector)
+            for meeting, vector in zip(self._rng.choice(new, _DRAWN).tolist(), found, strict=True)
+        ]
         if self._is_spent:
             combined = np.array(list(self._combined.values()))
             found[:, self._compiled] = combined[self._rng.integers(len(combined), size=_DRAWN)]
-        for vector in found:
-            # Values that can't stand together give way, one after the other.
-            for place in self._rng.permutation(len(vector)):
+        for vector, group in zip(found, sought, strict=True):
+            # Values that can't stand together give way, one after the other, those that are to meet last.
+            for place in sorted(self._rng.permutation(len(vector)).tolist(), key=group.__contains__):
                 if not self._excluded(self._way(vector)):
                     break
                 vector[place] = 0

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import Bits, Format, encode
+from softcheck.cases.case import Layout
 
 PACKED, EXPANDED = "packed", "expanded"
 _STEP = 33
@@ -19,10 +20,10 @@ Strides = Callable[[Sequence[int]], list[int]]
 """Returns the strides of a tensor of a shape."""
 
 
-def _dense(
+def dense(
     shape: Sequence[int], order: Sequence[int] = (), *, step: int = 1, gaps: Mapping[int, int] = MappingProxyType({})
 ) -> list[int]:
-    """Strides of dimensions in an order, the outermost first, with ``gaps`` behind some by number."""
+    """Returns the strides of dimensions in an order, the outermost first, with ``gaps`` behind some by number."""
     found = [0] * len(shape)
     for place in reversed(order or range(len(shape))):
         found[place] = step
@@ -30,10 +31,11 @@ def _dense(
     return found
 
 
-def _exchanged(shape: Sequence[int], first: int, second: int, **more: Any) -> list[int]:
+def exchanged(shape: Sequence[int], first: int, second: int, **more: Any) -> list[int]:
+    """Returns the strides of dimensions of which two are exchanged in memory."""
     order = [*range(len(shape))]
     order[first], order[second] = order[second], order[first]
-    return _dense(shape, order, **more)
+    return dense(shape, order, **more)
 
 
 def _behind_rows(shape: Sequence[int], gap: int) -> dict[int, int]:
@@ -41,25 +43,25 @@ def _behind_rows(shape: Sequence[int], gap: int) -> dict[int, int]:
 
 
 _OF_MATRICES: Mapping[str, Strides] = {
-    "transposed": lambda shape: _exchanged(shape, -2, -1),
-    "padded by 3": lambda shape: _dense(shape, gaps={len(shape) - 1: 3}),
-    EXPANDED: lambda shape: [0, *_dense(shape)[1:]],
-    "of twice as many columns": lambda shape: _dense(shape, gaps={len(shape) - 1: shape[-1]}),
-    "every second column": lambda shape: _dense(shape, step=2),
-    f"every {_STEP}rd column": lambda shape: _dense(shape, step=_STEP),
-    "a transposed slice": lambda shape: _exchanged(shape, -2, -1, gaps=_behind_rows(shape, 5)),
-    "transposed with gaps": lambda shape: _exchanged(shape, -2, -1, step=3, gaps=_behind_rows(shape, 5)),
-    "overlapping rows": lambda shape: [*_dense(shape[:-1], step=4), 1],
-    "expanded columns": lambda shape: [*_dense(shape[:-1]), 0],
+    "transposed": lambda shape: exchanged(shape, -2, -1),
+    "padded by 3": lambda shape: dense(shape, gaps={len(shape) - 1: 3}),
+    EXPANDED: lambda shape: [0, *dense(shape)[1:]],
+    "of twice as many columns": lambda shape: dense(shape, gaps={len(shape) - 1: shape[-1]}),
+    "every second column": lambda shape: dense(shape, step=2),
+    f"every {_STEP}rd column": lambda shape: dense(shape, step=_STEP),
+    "a transposed slice": lambda shape: exchanged(shape, -2, -1, gaps=_behind_rows(shape, 5)),
+    "transposed with gaps": lambda shape: exchanged(shape, -2, -1, step=3, gaps=_behind_rows(shape, 5)),
+    "overlapping rows": lambda shape: [*dense(shape[:-1], step=4), 1],
+    "expanded columns": lambda shape: [*dense(shape[:-1]), 0],
 }
 _OF_HEADS = 3
 """Layouts that stand for all where the rows are heads, whose operands lie apart in all of them."""
 _OF_MORE: Mapping[str, tuple[int, Strides]] = {
-    "reversed": (3, lambda shape: _dense(shape, range(len(shape))[::-1])),
-    "first two exchanged": (3, lambda shape: _exchanged(shape, 0, 1)),
-    "first apart": (3, lambda shape: _dense(shape, gaps={1: 5 * shape[-1]})),
-    "second two exchanged": (4, lambda shape: _exchanged(shape, 1, 2)),
-    "second apart": (4, lambda shape: _dense(shape, gaps={2: 5 * shape[-1]})),
+    "reversed": (3, lambda shape: dense(shape, range(len(shape))[::-1])),
+    "first two exchanged": (3, lambda shape: exchanged(shape, 0, 1)),
+    "first apart": (3, lambda shape: dense(shape, gaps={1: 5 * shape[-1]})),
+    "second two exchanged": (4, lambda shape: exchanged(shape, 1, 2)),
+    "second apart": (4, lambda shape: dense(shape, gaps={2: 5 * shape[-1]})),
 }
 """Layouts of dimensions before the row and the one before it, with the fewest dimensions that have them."""
 SHARED = frozenset({EXPANDED, "overlapping rows", "expanded columns"})
@@ -80,6 +82,12 @@ def fits(name: str, dimensions: int) -> bool:
 def weight(name: str) -> int:
     """Returns how many elements each of a tensor in such a layout counts for, by the memory that it takes."""
     return 4 if str(_STEP) in name else 1
+
+
+def of_matrix(rows: int, columns: int, name: str, offset: int = 0) -> Layout:
+    """Returns such a layout of a matrix."""
+    row, column = _strides((rows, columns), name)
+    return Layout(offset=offset) if name == PACKED else Layout(row_stride=row, column_stride=column, offset=offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,5 +123,5 @@ def laid(bits: Bits, leading: Sequence[int], place: int, name: str, fmt: Format,
 
 def _strides(shape: Sequence[int], name: str) -> list[int]:
     if name == PACKED or not fits(name, len(shape)):
-        return _dense(shape)
+        return dense(shape)
     return _OF_MATRICES[name](shape) if name in _OF_MATRICES else _OF_MORE[name][1](shape)

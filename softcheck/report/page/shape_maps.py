@@ -1,17 +1,17 @@
-"""Maps of the shapes that were judged, rows over columns: coloured by what failed there, with regimes outlined."""
+"""Maps of the shapes that were judged, rows over columns: coloured by what failed there, with regimes outlined.
+
+On logarithmic axes a limit of rows, of columns or of elements is a straight line. So the region in which a predicate such as
+``rows >= 8192 and columns > 256`` holds is a convex polygon: the rectangle of the axes, cut by one line after the other.
+"""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from markupsafe import Markup
-
+from softcheck.facts import Sizes, Where
 from softcheck.probes.judged_shapes import REFUSED, RIGHT, Size, read
 from softcheck.report import content, figures
 from softcheck.report.model import Finding, Report, VariantResult
-from softcheck.report.page.axis import Axis, number
-from softcheck.report.page.regions import region
-from softcheck.report.page.svg import Chart
+from softcheck.report.page.svg import Axis, Chart, number
 
 _CELLS = 4
 """Cells of a map to an octave, in either direction."""
@@ -23,31 +23,12 @@ _SERIES = 6
 """Colours that a map has."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShapeMap:
-    """The map of one variant in one dtype."""
-
-    subject: str
-    chart: Markup
-    shown: list[tuple[str, str, int]]
-    """Class, kinds and number of the shapes of each colour."""
-    predicates: list[tuple[str, str]]
-    """Failing sizes in words, each with the id of the finding that says so."""
-    regimes: list[tuple[str, str]]
-    """Words and launches of each regime, in the order of their numbers on the map; none if there is one regime."""
-    table: list[list[str]]
-    """The failing shapes by their kinds."""
-
-
-def contents(report: Report) -> Mapping[str, object] | None:
-    """The maps of variants of which some shape failed or that have several regimes, and the extent of all others.
-
-    None where no shapes were kept.
-    """
+def contents(report: Report) -> Mapping[str, object]:
+    """The maps of variants of which some shape failed or that have several regimes, and the extent of all others."""
     judged = [(r, found) for r in report.variants if r.judged_shapes and (found := _by_kinds(r.judged_shapes))]
     maps = [_map(result, found) for result, found in judged if _is_told(result, found)]
     plain = [f"{content.subject(r)} ({_extent(found)})" for r, found in judged if not _is_told(r, found)]
-    return {"maps": maps, "plain": plain, "right": RIGHT} if judged else None
+    return {"maps": maps, "plain": plain} if judged else {}
 
 
 def _is_told(result: VariantResult, found: Mapping[str, Sequence[Size]]) -> bool:
@@ -74,7 +55,7 @@ def _extent(found: Mapping[str, Sequence[Size]]) -> str:
     return f"{figures.plural(len(shapes), 'shape')} to {rows:,} rows and {columns:,} columns"
 
 
-def _map(result: VariantResult, found: dict[str, list[Size]]) -> ShapeMap:
+def _map(result: VariantResult, found: dict[str, list[Size]]) -> dict[str, object]:
     regimes = list(result.seen_regimes) if len(result.seen_regimes) > 1 else []
     every = [*(shape for shapes in found.values() for shape in shapes), *(regime.narrowest for regime in regimes)]
     x, y = (
@@ -96,14 +77,15 @@ def _map(result: VariantResult, found: dict[str, list[Size]]) -> ShapeMap:
         places = sorted((2.0 ** (column / _CELLS), 2.0 ** (row / _CELLS)) for row, column in cells)
         chart.squares(places, colours[kinds], side=_SIDE_OF_RIGHT if kinds == RIGHT else _SIDE, title=kinds)
     name = content.subject(result)
-    return ShapeMap(
-        subject=name,
-        chart=chart.svg(f"judged shapes of {name}", "the list and the table below hold what failed"),
-        shown=[(colours[kinds], kinds, len(shapes)) for kinds, shapes in found.items()],
-        predicates=_predicates(result),
-        regimes=[(content.one_line(r.words), content.one_line(", ".join(r.launches))) for r in regimes],
-        table=[[kinds, str(len(shapes)), _listed(shapes)] for kinds, shapes in found.items() if kinds != RIGHT],
-    )
+    return {
+        "subject": name,
+        "chart": chart.svg(f"judged shapes of {name}", "the list and the table below hold what failed"),
+        "shown": [(colours[kinds], kinds, len(shapes)) for kinds, shapes in found.items()],
+        "predicates": _predicates(result),
+        # In the order of their numbers on the map.
+        "regimes": [(content.one_line(r.words), content.one_line(", ".join(r.launches))) for r in regimes],
+        "table": [[kinds, str(len(shapes)), _listed(shapes)] for kinds, shapes in found.items() if kinds != RIGHT],
+    }
 
 
 def _colours(found: Iterable[str]) -> dict[str, str]:
@@ -136,3 +118,61 @@ def _listed(shapes: Sequence[Size], most: int = 40) -> str:
     ordered = sorted(shapes, key=lambda shape: (shape[0] * shape[1], shape))
     text = ", ".join(f"{number(rows)}{figures.TIMES}{number(columns)}" for rows, columns in ordered[:most])
     return f"{text} and {len(shapes) - most} more" if len(shapes) > most else text
+
+
+Corner = tuple[float, float]
+"""log2 of the columns and of the rows."""
+_Limit = tuple[float, float, float]
+"""a, b and c of a x + b y <= c."""
+
+_MEASURES = {"columns": (1.0, 0.0), "rows": (0.0, 1.0), "elements": (1.0, 1.0)}
+
+
+def region(where: Where, low: Corner, high: Corner) -> list[Corner] | None:
+    """The part of a rectangle in which a predicate holds, empty where it lies beside; None for one that holds in no such part.
+
+    A limit is drawn half a size beyond the last size within it.
+    """
+    if len(where.any_of) != 1 or not where.any_of[0] or where.negated or where.partly:
+        return None
+    limits: list[_Limit] = []
+    for part in where.any_of[0]:
+        if not part.is_interval and not (part.is_listed and len(part.ranges) == 1):
+            return None
+        limits += _limits(part)
+    corners = [low, (high[0], low[1]), high, (low[0], high[1])]
+    for limit in limits:
+        corners = _cut(corners, limit)
+    return corners
+
+
+def _limits(part: Sizes) -> Iterator[_Limit]:
+    low, high = part.ranges[0] if part.ranges else (part.least, part.most)
+    if low is not None:
+        yield _above(part.of, low - 0.5)
+    if high is not None:
+        yield _below(part.of, high + 0.5)
+
+
+def _below(measure: str, size: float) -> _Limit:
+    return (*_MEASURES[measure], math.log2(max(size, 0.5)))
+
+
+def _above(measure: str, size: float) -> _Limit:
+    a, b, c = _below(measure, size)
+    return -a, -b, -c
+
+
+def _cut(corners: list[Corner], limit: _Limit) -> list[Corner]:
+    """The part of a convex polygon on one side of a line, corner by corner (Sutherland and Hodgman, 1974)."""
+    a, b, c = limit
+    beyond = [a * x + b * y - c for x, y in corners]
+    kept = []
+    for i, (x, y) in enumerate(corners):
+        (u, v), here, before = corners[i - 1], beyond[i], beyond[i - 1]
+        if (here <= 0) != (before <= 0):
+            share = before / (before - here)
+            kept.append((u + share * (x - u), v + share * (y - v)))
+        if here <= 0:
+            kept.append((x, y))
+    return kept

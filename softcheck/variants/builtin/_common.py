@@ -1,4 +1,4 @@
-"""Common parts of the built-in kernels: their output tensor, and the type they compute in."""
+"""Common parts of the built-in kernels: their outputs, the type they compute in, and the launch of one program for each row."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,19 +9,6 @@ import triton.language as tl
 
 jit: Callable[[Callable[..., Any]], Any] = triton.jit
 """``triton.jit``, typed as a decorator. Triton publishes no types."""
-
-ALL_DTYPES = ("float16", "bfloat16", "float32", "float64")
-
-NARROW_DTYPES = ("float16", "bfloat16", "float32")
-
-SIXTEEN_BIT_DTYPES = ("float16", "bfloat16")
-
-MAX_BLOCK = 2**17
-"""Widest row, in elements, that is promised for a block of 16 warps: each thread holds 256 values and spills. A row
-twice as wide compiles for ten seconds and more."""
-
-MAX_BLOCK_OF_FOUR_WARPS = 2**15
-"""Widest row for Triton's default of 4 warps. A row four times as wide compiles for over a minute."""
 
 
 def new_output(x: torch.Tensor) -> torch.Tensor:
@@ -44,3 +31,29 @@ def block_and_warps(columns: int) -> tuple[int, int]:
     """The power of two that holds a row, and the warps of its program."""
     block: int = triton.next_power_of_2(columns)
     return block, 16 if block >= 4096 else 8 if block >= 2048 else 4
+
+
+def block_of_four_warps(columns: int) -> tuple[int, int]:
+    """The power of two that holds a row, and Triton's default of 4 warps."""
+    return triton.next_power_of_2(columns), 4
+
+
+def by_rows(
+    kernel: Any,
+    x: torch.Tensor,
+    tile: Callable[[int], tuple[int, int]],
+    *constants: Any,
+    output: torch.Tensor | None = None,
+    **options: Any,
+) -> torch.Tensor:
+    """Launches ``kernel(output, x, *strides, columns, *constants, block, type)`` with one program for each row, and returns the output.
+
+    ``tile`` gives the columns of a block and the warps of a program by the columns of a row.
+    """
+    output = new_output(x) if output is None else output
+    if x.numel():
+        rows, columns = x.shape
+        block, warps = tile(columns)
+        arguments = (output, x, *x.stride(), columns, *constants, block, compute_type(x))
+        kernel[(rows,)](*arguments, num_warps=warps, **options)
+    return output

@@ -11,9 +11,9 @@ def softmax_row_in_tiles(
     input_row: tl.tensor,
     column_stride: tl.tensor,
     columns: tl.tensor,
+    ACCUMULATE: tl.constexpr,
     BLOCK: tl.constexpr,
     COMPUTE: tl.constexpr,
-    ACCUMULATE: tl.constexpr,
 ) -> None:
     """Softmax of one row. Each lane keeps its own maximum and its own sum (in ACCUMULATE) until a pass ends."""
     lane = tl.arange(0, BLOCK)
@@ -47,12 +47,12 @@ def tiled_kernel(
     row_stride: tl.tensor,
     column_stride: tl.tensor,
     columns: tl.tensor,
+    ACCUMULATE: tl.constexpr,
     BLOCK: tl.constexpr,
     COMPUTE: tl.constexpr,
-    ACCUMULATE: tl.constexpr,
 ) -> None:
     """One program per row, of any strides, into packed rows."""
     row = tl.program_id(0).to(tl.int64)
     softmax_row_in_tiles(
-        output + row * columns, x + row * row_stride, column_stride, columns, BLOCK, COMPUTE, ACCUMULATE
+        output + row * columns, x + row * row_stride, column_stride, columns, ACCUMULATE, BLOCK, COMPUTE
     )

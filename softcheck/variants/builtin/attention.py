@@ -4,11 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.builtin._common import NARROW_DTYPES, jit, new_output
-from softcheck.variants.declaration import variant
-
-_CALL = "f(q, k, v)"
+from softcheck.variants.builtin._common import jit, new_output
+from softcheck.variants.builtin.declarations import declared
 
 _QUERIES, _KEYS = 32, 32
 """Queries and keys of a tile."""
@@ -16,18 +13,12 @@ _QUERIES, _KEYS = 32, 32
 
 @jit
 def _attended(
-    q: tl.tensor,
-    k: tl.tensor,
-    v: tl.tensor,
-    mask: tl.tensor,
+    operands: tl.tuple,
+    strides: tl.tuple,
+    sizes: tl.tuple,
     query: tl.tensor,
     first: tl.tensor,
     last: tl.tensor,
-    q_stride: tl.tensor,
-    k_stride: tl.tensor,
-    v_stride: tl.tensor,
-    queries: tl.tensor,
-    keys: tl.tensor,
     scale: tl.tensor,
     CAUSAL: tl.constexpr,
     MASKED: tl.constexpr,
@@ -37,7 +28,21 @@ def _attended(
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
-    """Maximum, sum and weighted values of the keys from ``first`` to ``last``; the maximum is -inf if none is seen."""
+    """Maximum, sum and weighted values of the keys from ``first`` to ``last``; the maximum is -inf if none is seen.
+
+    ``operands`` are queries, keys, values and a mask, whose ``strides`` are those of batches, heads and rows, and ``sizes`` the heads, the
+    query heads that share keys, the queries and the keys.
+    """
+    q, k, v, mask = operands
+    q_batch, q_head, q_stride, k_batch, k_head, k_stride, v_batch, v_head, v_stride = strides
+    heads, groups, queries, keys = sizes
+    head = tl.program_id(0).to(tl.int64)
+    batch, number = head // heads, head % heads
+    shared = number // groups
+    q += batch * q_batch + number * q_head
+    k += batch * k_batch + shared * k_head
+    v += batch * v_batch + shared * v_head
+    mask += head * queries * keys
     lane, column = tl.arange(0, TILE), tl.arange(0, BLOCK_DIM)
     is_number = (column < DIM)[None, :]
     rows = tl.load(
@@ -80,23 +85,9 @@ def _attended(
 @jit
 def _online_kernel(
     o: tl.tensor,
-    q: tl.tensor,
-    k: tl.tensor,
-    v: tl.tensor,
-    mask: tl.tensor,
-    q_batch: tl.tensor,
-    q_head: tl.tensor,
-    q_stride: tl.tensor,
-    k_batch: tl.tensor,
-    k_head: tl.tensor,
-    k_stride: tl.tensor,
-    v_batch: tl.tensor,
-    v_head: tl.tensor,
-    v_stride: tl.tensor,
-    heads: tl.tensor,
-    groups: tl.tensor,
-    queries: tl.tensor,
-    keys: tl.tensor,
+    operands: tl.tuple,
+    strides: tl.tuple,
+    sizes: tl.tuple,
     scale: tl.tensor,
     CAUSAL: tl.constexpr,
     MASKED: tl.constexpr,
@@ -106,34 +97,12 @@ def _online_kernel(
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
 ) -> None:
+    _, _, queries, keys = sizes
     query = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    head = tl.program_id(0).to(tl.int64)
-    batch, number = head // heads, head % heads
-    shared = number // groups
-    _, total, values = _attended(
-        q + batch * q_batch + number * q_head,
-        k + batch * k_batch + shared * k_head,
-        v + batch * v_batch + shared * v_head,
-        mask + head * queries * keys,
-        query,
-        0,
-        keys,
-        q_stride,
-        k_stride,
-        v_stride,
-        queries,
-        keys,
-        scale,
-        CAUSAL,
-        MASKED,
-        BIASED,
-        DIM,
-        BLOCK_DIM,
-        BLOCK,
-        TILE,
-    )
+    options: tl.constexpr = (CAUSAL, MASKED, BIASED, DIM, BLOCK_DIM, BLOCK, TILE)
+    _, total, values = _attended(operands, strides, sizes, query, 0, keys, scale, *options)
     column = tl.arange(0, BLOCK_DIM)
-    at = o + (head * queries + query[:, None]) * DIM + column[None, :]
+    at = o + (tl.program_id(0).to(tl.int64) * queries + query[:, None]) * DIM + column[None, :]
     tl.store(at, values / total[:, None], mask=(query < queries)[:, None] & (column < DIM)[None, :])
 
 
@@ -150,74 +119,35 @@ def _online(
     if o.numel():
         batch, heads, queries, dim = q.shape
         keys, groups = k.shape[2], heads // k.shape[1]
-        strides = (stride for tensor in (q, k, v) for stride in tensor.stride()[:3])
+        strides = tuple(stride for tensor in (q, k, v) for stride in tensor.stride()[:3])
         mask = q if bias is None else bias.contiguous()
         mask = mask if keep is None else keep.contiguous().view(torch.uint8)
-        sizes = (heads, groups, queries, keys, dim**-0.5, causal, keep is not None, bias is not None, dim)
+        options = (dim**-0.5, causal, keep is not None, bias is not None, dim)
         tiles = (max(16, triton.next_power_of_2(dim)), _QUERIES, _KEYS)
-        grid = (batch * heads, triton.cdiv(queries, _QUERIES))
-        _online_kernel[grid](o, q, k, v, mask, *strides, *sizes, *tiles, num_warps=4)
+        grid, sizes = (batch * heads, triton.cdiv(queries, _QUERIES)), (heads, groups, queries, keys)
+        _online_kernel[grid](o, (q, k, v, mask), strides, sizes, *options, *tiles, num_warps=4)
     return o
 
 
-_ONLINE = "Dao, Fu, Ermon, Rudra and Re, FlashAttention, 2022; Milakov and Gimelshein, 2018"
-_ARITHMETIC = Arithmetic(rescales=True)
-
-
-@variant(
-    operation="attention",
-    call=_CALL,
-    dtypes=NARROW_DTYPES,
-    batch_invariant=True,
-    description="one program per 32 queries, tiles of 32 keys, a running maximum and sum; weights in the input's dtype",
-    provenance=_ONLINE,
-    arithmetic=_ARITHMETIC,
-)
+@declared("attention_online")
 def attention_online(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""
     return _online(q, k, v)
 
 
-@variant(
-    operation="attention",
-    parameters={"causal": "bottom-right", "groups": 2},
-    call=_CALL,
-    dtypes=NARROW_DTYPES,
-    batch_invariant=True,
-    description="attention_online with a causal mask aligned to the last key, two query heads for each head of keys",
-    provenance=_ONLINE,
-    arithmetic=_ARITHMETIC,
-)
+@declared("attention_online_causal")
 def attention_online_causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Causal attention of [batch, heads, queries, dimension] over [batch, fewer heads, keys, dimension]."""
     return _online(q, k, v, causal=True)
 
 
-@variant(
-    operation="attention",
-    parameters={"masked": 1},
-    call="f(q, k, v, keep)",
-    dtypes=NARROW_DTYPES,
-    batch_invariant=True,
-    description="attention_online with a boolean mask that selects scores",
-    provenance=_ONLINE,
-    arithmetic=_ARITHMETIC,
-)
+@declared("attention_online_masked")
 def attention_online_masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
     """Attention of [batch, heads, queries, dimension] with a mask [batch, heads, queries, keys], True where a key is seen."""
     return _online(q, k, v, keep)
 
 
-@variant(
-    operation="attention",
-    parameters={"masked": 1, "biased": 1},
-    call="f(q, k, v, bias)",
-    dtypes=NARROW_DTYPES,
-    batch_invariant=True,
-    description="attention_online with a bias that is added to scores, and hides keys where it is -inf",
-    provenance=_ONLINE,
-    arithmetic=_ARITHMETIC,
-)
+@declared("attention_online_biased")
 def attention_online_biased(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """Attention of [batch, heads, queries, dimension] with a bias [batch, heads, queries, keys]."""
     return _online(q, k, v, bias=bias)
@@ -228,21 +158,9 @@ def _part_kernel(
     values_of: tl.tensor,
     maximum_of: tl.tensor,
     total_of: tl.tensor,
-    q: tl.tensor,
-    k: tl.tensor,
-    v: tl.tensor,
-    q_batch: tl.tensor,
-    q_head: tl.tensor,
-    q_stride: tl.tensor,
-    k_batch: tl.tensor,
-    k_head: tl.tensor,
-    k_stride: tl.tensor,
-    v_batch: tl.tensor,
-    v_head: tl.tensor,
-    v_stride: tl.tensor,
-    heads: tl.tensor,
-    queries: tl.tensor,
-    keys: tl.tensor,
+    operands: tl.tuple,
+    strides: tl.tuple,
+    sizes: tl.tuple,
     of_part: tl.tensor,
     scale: tl.tensor,
     DIM: tl.constexpr,
@@ -250,31 +168,12 @@ def _part_kernel(
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
 ) -> None:
+    _, _, queries, keys = sizes
     query = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     head, part = tl.program_id(0).to(tl.int64), tl.program_id(2)
-    batch, number = head // heads, head % heads
-    maximum, total, values = _attended(
-        q + batch * q_batch + number * q_head,
-        k + batch * k_batch + number * k_head,
-        v + batch * v_batch + number * v_head,
-        q,
-        query,
-        part * of_part,
-        tl.minimum(part * of_part + of_part, keys),
-        q_stride,
-        k_stride,
-        v_stride,
-        queries,
-        keys,
-        scale,
-        False,
-        False,
-        False,
-        DIM,
-        BLOCK_DIM,
-        BLOCK,
-        TILE,
-    )
+    first, last = part * of_part, tl.minimum(part * of_part + of_part, keys)
+    options: tl.constexpr = (False, False, False, DIM, BLOCK_DIM, BLOCK, TILE)
+    maximum, total, values = _attended(operands, strides, sizes, query, first, last, scale, *options)
     column = tl.arange(0, BLOCK_DIM)
     row = (part * tl.num_programs(0) + head) * queries + query
     tl.store(maximum_of + row, maximum, mask=query < queries)
@@ -320,42 +219,24 @@ def _split(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, num_splits: int) -
         keys, rows = k.shape[2], batch * heads * queries
         values = torch.empty((num_splits, rows, dim), dtype=torch.float32, device=q.device)
         maximum, total = torch.empty((2, num_splits, rows), dtype=torch.float32, device=q.device)
-        strides = (stride for tensor in (q, k, v) for stride in tensor.stride()[:3])
-        sizes = (heads, queries, keys, triton.cdiv(keys, num_splits), dim**-0.5, dim)
+        strides = tuple(stride for tensor in (q, k, v) for stride in tensor.stride()[:3])
+        options = (triton.cdiv(keys, num_splits), dim**-0.5, dim)
         block = max(16, triton.next_power_of_2(dim))
-        grid = (batch * heads, triton.cdiv(queries, _QUERIES), num_splits)
-        _part_kernel[grid](values, maximum, total, q, k, v, *strides, *sizes, block, _QUERIES, _KEYS, num_warps=4)
+        grid, sizes = (batch * heads, triton.cdiv(queries, _QUERIES), num_splits), (heads, 1, queries, keys)
+        parts_of, operands = (values, maximum, total), (q, k, v, q)
+        _part_kernel[grid](*parts_of, operands, strides, sizes, *options, block, _QUERIES, _KEYS, num_warps=4)
         parts = triton.next_power_of_2(num_splits)
         _merge_kernel[(rows,)](o, logsumexp, values, maximum, total, rows, num_splits, parts, dim, block, num_warps=4)
     return o, logsumexp
 
 
-_SPLIT = "Dao, Haziza, Massa and Sizov, Flash-Decoding for long-context inference, 2023"
-
-
-@variant(
-    operation="attention",
-    call=_CALL,
-    dtypes=NARROW_DTYPES,
-    batch_invariant=True,
-    description="the keys of a tile of queries split among num_splits programs (4), whose maxima, sums and values a second kernel merges",
-    provenance=_SPLIT,
-    arithmetic=_ARITHMETIC,
-)
+@declared("attention_split_keys")
 def attention_split_keys(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, num_splits: int = 4) -> torch.Tensor:
     """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""
     return _split(q, k, v, num_splits)[0]
 
 
-@variant(
-    operation="attention_logsumexp",
-    call=_CALL,
-    dtypes=NARROW_DTYPES,
-    batch_invariant=True,
-    description="what attention_split_keys merges by: the maximum and the logarithm of the sum over num_splits parts (4)",
-    provenance=_SPLIT,
-    arithmetic=_ARITHMETIC,
-)
+@declared("attention_split_keys_logsumexp")
 def attention_split_keys_logsumexp(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, num_splits: int = 4
 ) -> torch.Tensor:

@@ -6,34 +6,19 @@ from typing import Any
 import torch
 import triton.language as tl
 
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK, block_and_warps, compute_type, jit, new_output
+from softcheck.variants.builtin._common import block_and_warps, compute_type, jit, new_output
 from softcheck.variants.builtin._online import tile_and_warps
-from softcheck.variants.declaration import Traffic, variant
-
-_CALL = "f(grad, y)"
+from softcheck.variants.builtin.declarations import declared
 
 
-@variant(
-    operation="softmax_backward",
-    call=_CALL,
-    dtypes=ALL_DTYPES,
-    description="torch's kernel behind the backward of torch.softmax",
-    provenance="PyTorch",
-)
+@declared("torch_softmax_backward")
 def torch_softmax_backward(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
     dx: torch.Tensor = torch.ops.aten._softmax_backward_data(grad, y, -1, y.dtype)  # noqa: SLF001 - the operator's name
     return dx
 
 
-@variant(
-    operation="log_softmax_backward",
-    call=_CALL,
-    dtypes=ALL_DTYPES,
-    description="torch's kernel behind the backward of torch.log_softmax",
-    provenance="PyTorch",
-)
+@declared("torch_log_softmax_backward")
 def torch_log_softmax_backward(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
     dx: torch.Tensor = torch.ops.aten._log_softmax_backward_data(grad, y, -1, y.dtype)  # noqa: SLF001 - as above
@@ -116,63 +101,25 @@ def _launched(
     return dx
 
 
-@variant(
-    operation="softmax_backward",
-    call=_CALL,
-    dtypes=ALL_DTYPES,
-    max_columns=MAX_BLOCK,
-    batch_invariant=True,
-    description="one program per row, block of the next power of two; products and their sum in float32",
-    provenance="common practice",
-    traffic=Traffic(reads=2, writes=1),
-    arithmetic=Arithmetic(),
-)
+@declared("softmax_backward_one_block")
 def softmax_backward_one_block(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
     return _launched(_one_block_kernel, block_and_warps, grad, y, logarithm=False)
 
 
-@variant(
-    operation="log_softmax_backward",
-    call=_CALL,
-    dtypes=ALL_DTYPES,
-    max_columns=MAX_BLOCK,
-    batch_invariant=True,
-    description="one program per row, block of the next power of two; the sum of gradients in float32",
-    provenance="common practice",
-    traffic=Traffic(reads=2, writes=1),
-    arithmetic=Arithmetic(),
-)
+@declared("log_softmax_backward_one_block")
 def log_softmax_backward_one_block(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
     return _launched(_one_block_kernel, block_and_warps, grad, y, logarithm=True)
 
 
-@variant(
-    operation="softmax_backward",
-    call=_CALL,
-    dtypes=ALL_DTYPES,
-    batch_invariant=True,
-    description="two passes in tiles of up to 4096: a sum of products in each lane, then the gradient",
-    provenance="common practice",
-    traffic=Traffic(reads=4, writes=1),
-    arithmetic=Arithmetic(),
-)
+@declared("softmax_backward_two_pass")
 def softmax_backward_two_pass(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
     return _launched(_two_pass_kernel, tile_and_warps, grad, y, logarithm=False)
 
 
-@variant(
-    operation="log_softmax_backward",
-    call=_CALL,
-    dtypes=ALL_DTYPES,
-    batch_invariant=True,
-    description="two passes in tiles of up to 4096: a sum of gradients in each lane, then the gradient",
-    provenance="common practice",
-    traffic=Traffic(reads=3, writes=1),
-    arithmetic=Arithmetic(),
-)
+@declared("log_softmax_backward_two_pass")
 def log_softmax_backward_two_pass(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The gradient of each row's logits, shape [rows, columns], for an output ``y`` and its gradient."""
     return _launched(_two_pass_kernel, tile_and_warps, grad, y, logarithm=True)

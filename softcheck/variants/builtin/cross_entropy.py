@@ -1,36 +1,20 @@
-"""Cross-entropy per row: torch's own, and one pass with a running maximum and sum, with its gradient."""
+"""Cross-entropy per row: torch's own, one pass with its gradient, chunks of long rows, and one that leaves the gradient in its input's place."""
 
 from typing import Any
 
 import torch
+import triton
 import triton.language as tl
 
-from softcheck.contract import FindingKind
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.builtin._common import ALL_DTYPES, compute_type, jit, new_output, new_row_output
+from softcheck.variants.builtin._common import compute_type, jit, new_output, new_row_output
 from softcheck.variants.builtin._online import running_sum, tile_and_warps
-from softcheck.variants.declaration import KnownDefect, Traffic, variant
+from softcheck.variants.builtin.declarations import IGNORED, declared
 
-IGNORED = -100
-"""The ``ignore_index`` of these variants."""
+_LARGEST_CHUNK = 2**16
+"""Columns of the largest chunk of a row that has a program of its own."""
 
 
-@variant(
-    operation="cross_entropy",
-    parameters={"ignore_index": IGNORED},
-    dtypes=ALL_DTYPES,
-    description="torch.nn.functional.cross_entropy with reduction='none'",
-    provenance="PyTorch",
-    call="f(x, target)",
-    known_defects=(
-        KnownDefect(
-            kinds=(FindingKind.ULP_EXCEEDS_BOUND, FindingKind.INF_MISMATCH),
-            dtypes=("float16", "bfloat16"),
-            backends=("interpreter",),
-            reason="on a CPU torch keeps each row's maximum and sum in the input's 16 bits (pytorch/pytorch#158310)",
-        ),
-    ),
-)
+@declared("torch_cross_entropy")
 def torch_cross_entropy(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of each row of [rows, columns] and its target, int64 [rows]; shape [rows]."""
     return torch.nn.functional.cross_entropy(x, target, reduction="none", ignore_index=IGNORED)
@@ -96,7 +80,7 @@ def _backward_kernel(
         tl.store(gradient + row * columns + column, found, mask=column < columns)
 
 
-class OnlineCrossEntropy(torch.autograd.Function):
+class _OnlineCrossEntropy(torch.autograd.Function):
     """Keeps the logarithm of each row's sum, so that the backward reads the logits once."""
 
     @staticmethod
@@ -124,19 +108,135 @@ class OnlineCrossEntropy(torch.autograd.Function):
         return gradient, None
 
 
-@variant(
-    operation="cross_entropy",
-    parameters={"ignore_index": IGNORED},
-    dtypes=ALL_DTYPES,
-    batch_invariant=True,
-    backward=True,
-    description="one pass in tiles of up to 4096, one running maximum and sum per row; float32 losses; backward in one pass",
-    provenance="Milakov and Gimelshein, Online normalizer calculation for softmax, 2018",
-    call="f(x, target)",
-    traffic=Traffic(reads=1, writes=0, row_reads=2, row_writes=2),
-    arithmetic=Arithmetic(rescales=True),
-)
+@declared("cross_entropy_online")
 def cross_entropy_online(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of each row of [rows, columns] and its target, int64 [rows]; 0 for a target of -100. Shape [rows]."""
-    loss: torch.Tensor = OnlineCrossEntropy.apply(x, target)  # type: ignore[no-untyped-call]
+    loss: torch.Tensor = _OnlineCrossEntropy.apply(x, target)  # type: ignore[no-untyped-call]
+    return loss
+
+
+@jit
+def _chunk_kernel(
+    maxima: tl.tensor,
+    totals: tl.tensor,
+    x: tl.tensor,
+    row_stride: tl.tensor,
+    column_stride: tl.tensor,
+    columns: tl.tensor,
+    chunk: tl.tensor,
+    BLOCK: tl.constexpr,
+    COMPUTE: tl.constexpr,
+) -> None:
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    first = part * chunk
+    start = x + row * row_stride + first.to(tl.int64) * column_stride
+    maximum, total = running_sum(start, column_stride, tl.minimum(columns - first, chunk), BLOCK, COMPUTE)
+    place = row * tl.num_programs(1) + part
+    tl.store(maxima + place, maximum)
+    tl.store(totals + place, total)
+
+
+@jit
+def _merge_kernel(
+    loss: tl.tensor,
+    logarithm: tl.tensor,
+    maxima: tl.tensor,
+    totals: tl.tensor,
+    x: tl.tensor,
+    target: tl.tensor,
+    target_stride: tl.tensor,
+    row_stride: tl.tensor,
+    column_stride: tl.tensor,
+    columns: tl.tensor,
+    parts: tl.tensor,
+    ignored: tl.tensor,
+    PARTS: tl.constexpr,
+    COMPUTE: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64)
+    part = tl.arange(0, PARTS)
+    of_parts = tl.load(maxima + row * parts + part, mask=part < parts, other=-float("inf"))
+    maximum = tl.max(of_parts, axis=0)
+    shift = tl.where(maximum == -float("inf"), 0.0, maximum)
+    weighed = tl.load(totals + row * parts + part, mask=part < parts, other=0.0) * tl.exp(of_parts - shift)
+    total = tl.sum(weighed, axis=0)
+    tl.store(logarithm + row, maximum + tl.log(total))
+    chosen = tl.load(target + row * target_stride)
+    counts = chosen != ignored
+    is_column = (chosen >= 0) & (chosen < columns)
+    pointer = x + row * row_stride + chosen * column_stride
+    at_target = tl.load(pointer, mask=is_column, other=float("nan")).to(COMPUTE)
+    tl.store(loss + row, tl.where(counts, (maximum - at_target) + tl.log(total), 0.0))
+
+
+class _ChunkedCrossEntropy(_OnlineCrossEntropy):
+    """Chunks of each row by programs of their own, whose maxima and sums another kernel merges."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        loss, logarithm = new_row_output(x), new_row_output(x)
+        if x.numel():
+            rows, columns = x.shape
+            # Short rows have two chunks too.
+            chunk = min(max(16, triton.next_power_of_2(columns) // 2), _LARGEST_CHUNK)
+            parts = triton.cdiv(columns, chunk)
+            maxima, totals = (loss.new_empty(rows, parts) for _ in range(2))
+            block, warps = tile_and_warps(chunk)
+            kind = compute_type(x)
+            _chunk_kernel[(rows, parts)](maxima, totals, x, *x.stride(), columns, chunk, block, kind, num_warps=warps)
+            arguments = (maxima, totals, x, target, target.stride(0), *x.stride(), columns, parts, IGNORED)
+            _merge_kernel[(rows,)](loss, logarithm, *arguments, triton.next_power_of_2(parts), kind)
+        ctx.save_for_backward(x, target, logarithm)
+        return loss
+
+
+@declared("cross_entropy_chunked")
+def cross_entropy_chunked(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of each row of [rows, columns] and its target, int64 [rows]; 0 for a target of -100. Shape [rows]."""
+    loss: torch.Tensor = _ChunkedCrossEntropy.apply(x, target)  # type: ignore[no-untyped-call]
+    return loss
+
+
+@jit
+def _in_place_kernel(
+    loss: tl.tensor,
+    x: tl.tensor,
+    target: tl.tensor,
+    target_stride: tl.tensor,
+    row_stride: tl.tensor,
+    column_stride: tl.tensor,
+    columns: tl.tensor,
+    ignored: tl.tensor,
+    BLOCK: tl.constexpr,
+    COMPUTE: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64)
+    input_row = x + row * row_stride
+    chosen = tl.load(target + row * target_stride)
+    counts = chosen != ignored
+    maximum, total = running_sum(input_row, column_stride, columns, BLOCK, COMPUTE)
+    is_column = (chosen >= 0) & (chosen < columns)
+    at_target = tl.load(input_row + chosen * column_stride, mask=is_column, other=float("nan")).to(COMPUTE)
+    # Every warp loads the target's logit for itself: none may write its gradient before all have.
+    tl.debug_barrier()
+    lane = tl.arange(0, BLOCK)
+    for start in range(0, columns, BLOCK):
+        column = start + lane
+        pointers = input_row + column.to(tl.int64) * column_stride
+        logits = tl.load(pointers, mask=column < columns, other=-float("inf")).to(COMPUTE)
+        probability = tl.exp(logits - maximum) / total
+        gradient = tl.where(column == chosen, probability - 1.0, probability)
+        tl.store(pointers, tl.where(counts, gradient, 0.0), mask=column < columns)
+    tl.store(loss + row, tl.where(counts, (maximum - at_target) + tl.log(total), 0.0))
+
+
+@declared("cross_entropy_in_place")
+def cross_entropy_in_place(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of each row of [rows, columns] and its target, int64 [rows]; ``x`` then holds the gradient. Shape [rows]."""
+    loss = new_row_output(x)
+    if x.numel():
+        rows, columns = x.shape
+        block, warps = tile_and_warps(columns)
+        arguments = (target, target.stride(0), *x.stride(), columns, IGNORED, block, compute_type(x))
+        _in_place_kernel[(rows,)](loss, x, *arguments, num_warps=warps)
     return loss

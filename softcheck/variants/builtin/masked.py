@@ -3,18 +3,9 @@
 import torch
 import triton.language as tl
 
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.builtin._common import (
-    ALL_DTYPES,
-    MAX_BLOCK,
-    NARROW_DTYPES,
-    block_and_warps,
-    compute_type,
-    jit,
-    new_output,
-)
+from softcheck.variants.builtin._common import block_and_warps, compute_type, jit, new_output
 from softcheck.variants.builtin._online import running_sum, tile_and_warps
-from softcheck.variants.declaration import Traffic, variant
+from softcheck.variants.builtin.declarations import declared
 
 
 @jit
@@ -42,17 +33,7 @@ def _masked_kernel(
     tl.store(output + row * columns + column, exponentials / tl.sum(exponentials, axis=0), mask=inside)
 
 
-@variant(
-    dtypes=NARROW_DTYPES,
-    parameters={"scale": 0.125},
-    call="f(x, mask, scale)",
-    max_columns=MAX_BLOCK,
-    batch_invariant=True,
-    description="softmax of scaled logits behind a boolean mask; one program per row, the row in one block",
-    provenance="common practice",
-    traffic=Traffic(reads=1, writes=1),
-    arithmetic=Arithmetic(scaled_logits=True),
-)
+@declared("scaled_masked_one_block")
 def scaled_masked_one_block(x: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor:
     """Softmax of ``scale * x`` in each row, shape [rows, columns], without the columns where ``mask`` is True."""
     output = new_output(x)
@@ -104,42 +85,19 @@ def _causal(x: torch.Tensor, shift: int) -> torch.Tensor:
     return output
 
 
-@variant(
-    dtypes=ALL_DTYPES,
-    parameters={"causal": "top-left"},
-    call="f(x)",
-    fully_masked="zero",
-    batch_invariant=True,
-    description="causal softmax of [.., queries, keys] in tiles that end at the diagonal, one running maximum and sum per query",
-    provenance="Milakov and Gimelshein, Online normalizer calculation for softmax, 2018",
-    arithmetic=Arithmetic(rescales=True),
-)
+@declared("causal_online")
 def causal_online(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each query's keys up to its own number, shape [matrices, queries, keys]; 0 where it sees none."""
     return _causal(x, 0)
 
 
-@variant(
-    dtypes=ALL_DTYPES,
-    parameters={"causal": "bottom-right"},
-    call="f(x)",
-    fully_masked="zero",
-    batch_invariant=True,
-    description="the same, with the last query beside the last key",
-    provenance="Milakov and Gimelshein, Online normalizer calculation for softmax, 2018",
-    arithmetic=Arithmetic(rescales=True),
-)
+@declared("causal_online_bottom_right")
 def causal_online_bottom_right(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each query's keys up to ``keys - queries`` more than its number, shape [matrices, queries, keys]."""
     return _causal(x, x.shape[2] - x.shape[1])
 
 
-@variant(
-    dtypes=ALL_DTYPES,
-    fully_masked="zero",
-    description="torch._safe_softmax, which gives zeros to a row of -inf, as attention has it",
-    provenance="PyTorch",
-)
+@declared("torch_safe_softmax")
 def torch_safe_softmax(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each row, shape [rows, columns]."""
     found: torch.Tensor = torch._safe_softmax(x, -1)  # noqa: SLF001 - the operator's name

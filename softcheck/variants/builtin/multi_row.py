@@ -4,9 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.builtin._common import ALL_DTYPES, compute_type, jit, new_output
-from softcheck.variants.declaration import Traffic, variant
+from softcheck.variants.builtin._common import compute_type, jit, new_output
+from softcheck.variants.builtin.declarations import declared
 
 _TILE_ELEMENTS = 4096
 _MOST_ROWS = 128
@@ -34,16 +33,7 @@ def _multi_row_kernel(
     tl.store(output + row * columns + column, probabilities, mask=inside)
 
 
-@variant(
-    dtypes=ALL_DTYPES,
-    # The widest row that 16 warps hold in registers, 64 32-bit words to a thread.
-    max_columns={"float16": 32768, "bfloat16": 32768, "float32": 32768, "float64": 16384},
-    batch_invariant=True,
-    description="tiles of several rows by the next power of two of columns, 4096 elements; one row where it is wider",
-    provenance="common practice for short rows",
-    arithmetic=Arithmetic(),
-    traffic=Traffic(reads=1, writes=1),
-)
+@declared("multi_row")
 def multi_row(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each row, shape [rows, columns]."""
     output = new_output(x)

@@ -1,14 +1,11 @@
 """Three kernels of a teaching notebook, two of them with its mistakes."""
 
 import torch
-import triton
 import triton.language as tl
 
-from softcheck.contract import FindingKind
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.builtin._common import ALL_DTYPES, MAX_BLOCK_OF_FOUR_WARPS, compute_type, jit, new_output
+from softcheck.variants.builtin._common import block_of_four_warps, by_rows, compute_type, jit
 from softcheck.variants.builtin._tiled import tiled_kernel
-from softcheck.variants.declaration import KnownDefect, Traffic, variant
+from softcheck.variants.builtin.declarations import declared
 
 _COLUMNS_PER_PROGRAM = 512
 _VECTOR = 4
@@ -40,8 +37,8 @@ def _vectorized_kernel(
     row_stride: tl.tensor,
     column_stride: tl.tensor,
     columns: tl.tensor,
-    BLOCK: tl.constexpr,
     VEC: tl.constexpr,
+    BLOCK: tl.constexpr,
     COMPUTE: tl.constexpr,
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
@@ -54,76 +51,19 @@ def _vectorized_kernel(
     tl.store(output + row * columns + column, exponentials / total, mask=inside)
 
 
-@variant(
-    dtypes=ALL_DTYPES,
-    max_columns=MAX_BLOCK_OF_FOUR_WARPS,
-    description="one program per row, masked load without a fill value",
-    provenance="notebook on Triton softmax, basic kernel",
-    arithmetic=Arithmetic(),
-    traffic=Traffic(reads=1, writes=1),
-    known_defects=(
-        KnownDefect(
-            kinds=(
-                FindingKind.ULP_EXCEEDS_BOUND,
-                FindingKind.SUM_VIOLATION,
-                FindingKind.NAN_MISMATCH,
-                FindingKind.NONDETERMINISTIC,
-                FindingKind.ROW_DEPENDENCE,
-            ),
-            reason="lanes beyond a row whose width is not a power of two hold undefined values, which enter maximum and sum",
-        ),
-    ),
-)
+@declared("notebook_basic")
 def notebook_basic(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each row, shape [rows, columns], right where columns is a power of two."""
-    output = new_output(x)
-    if output.numel():
-        rows, columns = x.shape
-        _basic_kernel[(rows,)](output, x, *x.stride(), columns, triton.next_power_of_2(columns), compute_type(x))
-    return output
+    return by_rows(_basic_kernel, x, block_of_four_warps)
 
 
-@variant(
-    dtypes=ALL_DTYPES,
-    description="one program per row over its first 512 columns, four to a vector, no loop",
-    provenance="notebook on Triton softmax, vectorized kernel",
-    arithmetic=Arithmetic(),
-    known_defects=(
-        KnownDefect(
-            kinds=(
-                FindingKind.UNWRITTEN_OUTPUT,
-                FindingKind.ULP_EXCEEDS_BOUND,
-                FindingKind.NAN_MISMATCH,
-                FindingKind.NONDETERMINISTIC,
-                FindingKind.ROW_DEPENDENCE,
-            ),
-            reason="columns from 512 on are neither read nor written; the first 512 are normalised by themselves",
-        ),
-    ),
-)
+@declared("notebook_vectorized")
 def notebook_vectorized(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each row, shape [rows, columns], right up to 512 columns."""
-    output = new_output(x)
-    if output.numel():
-        rows, columns = x.shape
-        block = _COLUMNS_PER_PROGRAM // _VECTOR
-        _vectorized_kernel[(rows,)](output, x, *x.stride(), columns, block, _VECTOR, compute_type(x))
-    return output
+    return by_rows(_vectorized_kernel, x, lambda _columns: (_COLUMNS_PER_PROGRAM // _VECTOR, 4), _VECTOR)
 
 
-@variant(
-    dtypes=ALL_DTYPES,
-    batch_invariant=True,
-    description="three passes in tiles of 512",
-    provenance="notebook on Triton softmax, tiled kernel",
-    arithmetic=Arithmetic(),
-    traffic=Traffic(reads=3, writes=1),
-)
+@declared("notebook_tiled")
 def notebook_tiled(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each row, shape [rows, columns]."""
-    output = new_output(x)
-    if output.numel():
-        rows, columns = x.shape
-        compute = compute_type(x)
-        tiled_kernel[(rows,)](output, x, *x.stride(), columns, _COLUMNS_PER_PROGRAM, compute, compute)
-    return output
+    return by_rows(tiled_kernel, x, lambda _columns: (_COLUMNS_PER_PROGRAM, 4), compute_type(x))

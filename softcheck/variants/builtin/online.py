@@ -3,10 +3,9 @@
 import torch
 import triton.language as tl
 
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.builtin._common import ALL_DTYPES, compute_type, jit, new_output
+from softcheck.variants.builtin._common import by_rows, jit
 from softcheck.variants.builtin._online import running_sum, tile_and_warps
-from softcheck.variants.declaration import Traffic, variant
+from softcheck.variants.builtin.declarations import declared
 
 
 @jit
@@ -30,19 +29,7 @@ def _online_kernel(
         tl.store(output + row * columns + column, tl.exp(logits - maximum) / total, mask=column < columns)
 
 
-@variant(
-    dtypes=ALL_DTYPES,
-    batch_invariant=True,
-    description="two passes in tiles of up to 4096, one running maximum and sum per row",
-    provenance="Milakov and Gimelshein, Online normalizer calculation for softmax, 2018",
-    traffic=Traffic(reads=2, writes=1),
-    arithmetic=Arithmetic(rescales=True),
-)
+@declared("online")
 def online(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each row, shape [rows, columns]."""
-    output = new_output(x)
-    if output.numel():
-        rows, columns = x.shape
-        block, warps = tile_and_warps(columns)
-        _online_kernel[(rows,)](output, x, *x.stride(), columns, block, compute_type(x), num_warps=warps)
-    return output
+    return by_rows(_online_kernel, x, tile_and_warps)

@@ -4,9 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.variants.builtin._common import ALL_DTYPES, compute_type, jit, new_output
-from softcheck.variants.declaration import Traffic, variant
+from softcheck.variants.builtin._common import compute_type, jit, new_output
+from softcheck.variants.builtin.declarations import declared
 
 _WARPS = 8
 
@@ -34,16 +33,7 @@ def _persistent_kernel(
         tl.store(output + wide_row * columns + column, probabilities, mask=inside)
 
 
-@variant(
-    dtypes=ALL_DTYPES,
-    # Blocks of 64 KiB, of which the three buffers of four stages fit the 227 KiB of compute capability 9.0 and 10.0.
-    max_columns={"float16": 32768, "bfloat16": 32768, "float32": 16384, "float64": 8192},
-    batch_invariant=True,
-    description="persistent programs, as many as fit the device at once, striding over rows with pipelined loads",
-    provenance="tutorial on fused softmax, later version",
-    arithmetic=Arithmetic(),
-    traffic=Traffic(reads=1, writes=1),
-)
+@declared("persistent")
 def persistent(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each row, shape [rows, columns]. Raises OutOfResources where a row exceeds shared memory."""
     output = new_output(x)

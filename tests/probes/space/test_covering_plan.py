@@ -63,6 +63,16 @@ def test_a_budget_keeps_the_ways_that_meet_most():
     assert cut.met > 0.5 * cut.meetings
 
 
+def test_what_a_budget_leaves_out_is_said_by_axis_and_nothing_of_what_is_excluded():
+    whole, cut = (Plan(AXES, no_gradient_is_asked_without, [1]) for _ in range(2))
+    whole.ways(500)
+    assert whole.left_out() is None
+    cut.ways(6)
+    assert cut.left_out().endswith(")")
+    assert "pairs and" in cut.left_out()
+    assert "layout (" in cut.left_out(), "it has most values"
+
+
 def test_a_way_is_read_back_from_its_text():
     way = Way.of(AXES, {"layout": "transposed", "columns": "1025", "mode": "none"})
     assert str(way) == "columns=1025,layout=transposed"

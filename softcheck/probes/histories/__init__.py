@@ -1,0 +1,1 @@
+"""Histories: calls in all circumstances, one after the other and at the same time, in one process."""

@@ -1,0 +1,269 @@
+"""A history of calls, played on a fresh copy of a variant.
+
+Every output is judged when it comes, and compared with itself at the end.
+"""
+
+import gc
+import inspect
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from oracles.formats import FORMATS, Bits
+from softcheck.calling import activity
+from softcheck.calling.call import Placed, Returned, call_on_device, place, to_bits, to_tensor
+from softcheck.calling.state import preserved
+from softcheck.contract import FindingKind, Violation
+from softcheck.errors import UninterpretableError, UsageError
+from softcheck.judge.by_contract import judge_call
+from softcheck.judge.tensors import passing
+from softcheck.probes.allocation import handing_out
+from softcheck.probes.base import Subject
+from softcheck.probes.helpers import differing
+from softcheck.probes.histories.clock import TICK, StandInClock
+from softcheck.probes.histories.modes import GRAPH, Function, asks_for_gradient, captured, in_mode, with_gradient
+from softcheck.probes.histories.steps import Step
+from softcheck.probes.poison import nan_filled
+from softcheck.probes.space import strides
+from softcheck.variants.adapt import Adapted
+from softcheck.variants.registry import load_anew
+
+_LEFT_TO_OTHERS = frozenset({FindingKind.STATE_CHANGED, FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.EMPTY_REFUSED})
+"""Kinds that other probes and cases look for, and that show whatever was called before."""
+
+
+_MANY_ELEMENTS = 1 << 13
+
+_TUNED = ("autotune", "load_inline")
+"""Parts of code whose first call measures configurations, or runs a compiler of C++."""
+
+_SLEPT = 0.1
+"""Seconds of the longest pause that is slept through; of a longer one a stand-in clock alone tells."""
+
+INFERENCE_TENSOR = "nference tensor"
+"""A part of torch's messages about tensors made in inference mode."""
+
+
+class Copies:
+    """Fresh copies of a variant, whose module has not been called yet.
+
+    Where a module can't be imported twice, or a new copy's first call is slow, as where torch.compile compiles it or a
+    kernel is tuned, every copy is the variant itself.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self.are_fresh = not _begins_slowly(subject)
+
+    def one(self) -> Function:
+        """Returns one more copy."""
+        function = self._subject.variant.function
+        if not self.are_fresh:
+            return function
+        try:
+            with StandInClock().shown():
+                return load_anew(self._subject.variant, self._subject.device).function
+        except UsageError:
+            self.are_fresh = False
+            return function
+
+
+class Player:
+    """Makes the steps of one history. Every violation that a step shows is returned; none is judged twice."""
+
+    def __init__(self, subject: Subject, copies: Copies) -> None:
+        self._subject = subject
+        function = copies.one()
+        function = function.changing(self._kept_operands) if isinstance(function, Adapted) else function
+        # What outlives a history must not have seen another time.
+        self._clock = StandInClock() if copies.are_fresh else None
+        self._function = function if self._clock is None else self._clock.showing(function)
+        self._kind: tuple[object, ...] | None = None
+        """Kind of the last call: a graph is replayed as long as no call of another kind comes between."""
+        self._graph: tuple[torch.Tensor, torch.cuda.CUDAGraph, torch.Tensor] | None = None
+        self._last: dict[tuple[object, ...], Placed] = {}
+        self._operands: dict[tuple[object, ...], torch.Tensor] = {}
+        """Operands of earlier calls by name, shape, strides and dtype."""
+        self._rewrites: bool | None = None
+        """True while a call gets the operands of an earlier one with new values; None outside of the calls of steps."""
+        self._kept: list[tuple[Step, torch.Tensor, Bits]] = []
+        self.fatal = False
+        """True if the process can't go on."""
+        self.unable: str | None = None
+        """The reason why Triton's interpreter could not make some call."""
+
+    def make(self, step: Step) -> tuple[Violation, ...]:
+        """Makes a step and returns the promises that it breaks."""
+        if step.act != "call":
+            self._act(step)
+            return ()
+        self._note(step.rows, step.columns, step.dtype, step.layout, step.offset)
+        self._let_pass(step)
+        bits = step.bits()
+        placed = self._placed(step, bits)
+        if step.failing:
+            with handing_out(failing(step.failing)):
+                self._call_in_vain(placed.view)
+        function = self._replayed if step.mode == GRAPH else in_mode(self._function, step.mode)
+        try:
+            self._rewrites = step.memory == "same"
+            with nan_filled():
+                returned = call_on_device(function, placed, self._subject.setting.operation)
+        except UninterpretableError as error:
+            self.unable = str(error)
+            return ()
+        finally:
+            self._rewrites = None
+        self.fatal |= returned.fatal
+        violations = returned.violations
+        if returned.output is not None:
+            output = to_bits(returned.output, placed.fmt)
+            self._kept.append((step, returned.output, output))
+            violations += self._wrong(bits, output, placed, returned)
+        return tuple(v for v in violations if not _is_left_out(v, step))
+
+    def _kept_operands(self, _x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Keeps the operands of a step's call; if they are rewritten, those that are kept hold the new values, where they have that shape."""
+        found = dict(given)
+        for name, value in given.items() if self._rewrites is not None else ():
+            if not isinstance(value, torch.Tensor):
+                continue
+            key = name, tuple(value.shape), value.stride(), value.dtype
+            kept = self._operands.setdefault(key, value)
+            if kept is value or not self._rewrites or 0 in value.stride() or kept.is_inference():
+                self._operands[key] = value
+                continue
+            # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.
+            kept.data.copy_(value)
+            found[name] = kept
+        return found
+
+    def _wrong(self, bits: Bits, output: Bits, placed: Placed, returned: Returned) -> tuple[Violation, ...]:
+        subject, fmt = self._subject, placed.fmt
+        if subject.setting.on_gpu and returned.output is not None and bits.size > _MANY_ELEMENTS:
+            # On the device, rows pass that the numpy judge would surely pass, in a fraction of its time.
+            with torch.no_grad():
+                masked = subject.setting.declaration.fully_masked
+                if bool(
+                    passing(
+                        placed.view, returned.output, fmt, operation=subject.setting.operation, fully_masked=masked
+                    ).all()
+                ):
+                    return ()
+        of_library = returned.of_cpu_library
+        return judge_call(subject.variant, bits, output, fmt, subject.device, of_cpu_library=of_library).violations
+
+    def overwritten(self) -> Violation | None:
+        """Returns a violation if an output is no longer what it was when it came."""
+        for step, output, before in self._kept:
+            now = to_bits(output, FORMATS[step.dtype])
+            message = f"the output of {step} changed after it was returned"
+            found = differing(FindingKind.OUTPUT_REUSED, before, now, FORMATS[step.dtype], message)
+            if found is not None:
+                return found
+        return None
+
+    def _placed(self, step: Step, bits: Bits) -> Placed:
+        fmt, device = FORMATS[step.dtype], self._subject.device
+        key = (step.rows, step.columns, step.dtype, step.layout, step.offset)
+        last = self._last.get(key)
+        # Expanded rows share their memory, and torch writes to none such.
+        if step.memory == "same" and last is not None and step.layout != strides.EXPANDED:
+            # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.
+            last.view.data.copy_(to_tensor(bits, fmt, device))
+        else:
+            if step.memory == "freed":
+                self._last.pop(key, None)
+            last = None  # Else what is freed would still be held here.
+            last = place(bits, fmt, step.placing(), device)
+        self._last[key] = replace(last, view=with_gradient(last.view, step.mode))
+        return self._last[key]
+
+    def _note(self, *kind: object) -> None:
+        """Forgets the graph after a call of another kind.
+
+        A variant may move what it keeps for a larger shape, and a graph knows the old place alone. That is not accused here.
+        """
+        if kind != self._kind:
+            self._kind, self._graph = kind, None
+
+    def _replayed(self, x: torch.Tensor) -> Any:
+        """Captures a call in a CUDA graph when it is first made, and replays it from then on, if it can be captured."""
+        if self._graph is None:
+            static = x.detach().clone()
+            try:
+                self._graph = (static, *captured(self._function, static))
+            except Exception:  # noqa: BLE001 - that a call can be captured is not promised
+                return self._function(x)
+        static, graph, output = self._graph
+        static.copy_(x.detach())
+        graph.replay()
+        return output.clone() if isinstance(output, torch.Tensor) else output
+
+    def _let_pass(self, step: Step) -> None:
+        if step.later <= _SLEPT:
+            time.sleep(step.later)
+        if self._clock is not None:
+            self._clock.move(step.later)
+            self._clock.tick = step.slow or TICK
+
+    def _act(self, step: Step) -> None:
+        device = self._subject.device
+        if step.act == "collect":
+            self._last.clear()
+            gc.collect()
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+            return
+        self._note(step.act)
+        x = place(step.bits(), FORMATS[step.dtype], step.placing(), device).view
+        if step.act == "one-dimensional":
+            x = x.flatten()
+        elif step.act == "integers":
+            x = torch.ones(x.shape, dtype=torch.int64, device=device)
+        elif step.act == "undeclared-dtype":
+            x = x.double()
+        self._call_in_vain(x)
+
+    def _call_in_vain(self, x: torch.Tensor) -> None:
+        """Calls without looking at the answer, since nothing is promised for the call."""
+        with preserved(), suppress(Exception), activity.calling():
+            self._function(x)
+
+
+def _begins_slowly(subject: Subject) -> bool:
+    """True if the source of a function's module speaks of what makes a copy's first call slow: on a GPU, tuning is such too."""
+    slow = ("torch.compile", *_TUNED) if subject.setting.on_gpu else ("torch.compile",)
+    try:
+        source = inspect.getsource(sys.modules[subject.variant.function.__module__])
+    except (AttributeError, KeyError, OSError, TypeError):
+        return False
+    return any(name in source for name in slow)
+
+
+def _is_left_out(violation: Violation, step: Step) -> bool:
+    """True if a violation is for other probes to find, or an exception about something that nobody promised."""
+    if violation.kind is FindingKind.RAISED:
+        # Gradients are not promised: torch's own functions refuse such an input when they write into an `out`. Nor does
+        # torch let a tensor that was made in inference mode, such as a kept workspace, be written to outside it.
+        return asks_for_gradient(step.mode) or INFERENCE_TENSOR in violation.message
+    return violation.kind in _LEFT_TO_OTHERS
+
+
+def failing(number: int) -> Callable[[torch.Tensor, bool], torch.Tensor]:
+    """Makes the allocation of this number fail, from 1 on."""
+    left = number
+
+    def fail(tensor: torch.Tensor, _initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise torch.OutOfMemoryError("out of memory, as a probe of softcheck has it")
+        return tensor
+
+    return fail

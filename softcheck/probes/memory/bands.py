@@ -1,0 +1,231 @@
+"""Guard bands: tensors inside larger storages, whose margins show whether anything was written to them, and calls between them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from oracles.formats import Bits, Format
+from softcheck.calling.call import (
+    TORCH_DTYPES,
+    Called,
+    CallOutcome,
+    Placed,
+    Returned,
+    call_on_device,
+    is_out_of_memory,
+    to_bits,
+    to_tensor,
+)
+from softcheck.calling.operands import once
+from softcheck.contract import FindingKind, Violation
+from softcheck.probes.allocation import as_it_is, bytes_of, handing_out
+from softcheck.probes.base import Subject
+from softcheck.probes.poison import nan_filled
+
+MARGIN = 1 << 16
+"""Least bytes on either side: several tiles of any kernel, and a multiple of every alignment that kernels ask for."""
+CANARIES = (0xC5, 0x7F)
+"""Bytes of margins. As a number of any type the first is far below 0, and the second is large or NaN: no
+probability."""
+ORDINARY = -0.5
+"""The number around rows where none is asked for."""
+
+_ROUNDED_TO = 512
+_LARGEST = 1 << 19
+"""Largest size in bytes of a block. Three such blocks and more fit the 2 MiB segments that small blocks are cut
+from."""
+_TRIES = 12
+
+
+def margin_bytes(columns: int, itemsize: int) -> int:
+    """Bytes of a margin for rows of this width: more than twice the overrun of a block of the next power of two."""
+    return max(MARGIN, 4 * columns * itemsize // MARGIN * MARGIN + MARGIN)
+
+
+def place_in_bands(
+    bits: Bits, fmt: Format, poison: float, device: torch.device, row_stride: int | None = None
+) -> Placed:
+    """Places a matrix with ``poison`` all around it: before it, behind it, and between its rows if they lie apart."""
+    rows, columns = bits.shape
+    stride = columns if row_stride is None else row_stride
+    margin = margin_bytes(columns, fmt.itemsize) // fmt.itemsize
+    storage = torch.full((2 * margin + rows * stride,), poison, dtype=TORCH_DTYPES[fmt.name], device=device)
+    view = storage.as_strided((rows, columns), (stride, 1), margin)
+    view.copy_(to_tensor(bits, fmt, device))
+    return Placed(view, storage, fmt)
+
+
+@dataclass(slots=True)
+class Bands:
+    """A policy of ``allocation.handing_out``: every tensor handed out lies between margins of one canary byte."""
+
+    canary: int
+    margin: int
+    """Bytes on either side."""
+    _placed: list[tuple[torch.Tensor, torch.Tensor, str]] = field(default_factory=list)
+    """Each tensor with the whole of its storage as bytes, and whose it is."""
+
+    def __call__(self, tensor: torch.Tensor, initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
+        """Returns the same tensor between canaries, with its contents if they are promised, and with NaN otherwise.
+
+        Returns the tensor itself if memory does not suffice for another.
+        """
+        return self._between_canaries(tensor, "a tensor that torch handed out", initialised=initialised)
+
+    def operands(self, _x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the operands of a call between canaries; the matrix has margins of its own."""
+        with handing_out(as_it_is):
+            return {
+                name: self._between_canaries(each, f"the caller's {name}", initialised=True)
+                if name != "x" and isinstance(each, torch.Tensor)
+                else each
+                for name, each in given.items()
+            }
+
+    def _between_canaries(self, tensor: torch.Tensor, whose: str, *, initialised: bool) -> torch.Tensor:
+        size = tensor.untyped_storage().nbytes()
+        body = -(-size // MARGIN) * MARGIN
+        try:
+            whole = torch.full((2 * self.margin + body,), self._byte(tensor), dtype=torch.uint8, device=tensor.device)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            # Memory that does not suffice for two copies is not the variant's fault.
+            return tensor
+        begin = self.margin // tensor.element_size() + tensor.storage_offset()
+        inside = whole.view(tensor.dtype).as_strided(tensor.shape, tensor.stride(), begin)
+        if initialised:
+            place = once(tensor)
+            inside[place].copy_(tensor[place])
+        else:
+            inside.fill_(float("nan") if tensor.is_floating_point() else 0)
+        inside.requires_grad_(tensor.requires_grad)
+        self._placed.append((inside.detach(), whole, whose))
+        return inside
+
+    def _byte(self, tensor: torch.Tensor) -> int:
+        """The byte of a tensor's margins; of booleans true for one canary, and false for the other."""
+        return self.canary >> 7 if tensor.dtype == torch.bool else self.canary
+
+    def holds(self, output: torch.Tensor) -> bool:
+        """True if an output lies in memory that was handed out between canaries."""
+        pointer = output.untyped_storage().data_ptr()
+        return any(whole.untyped_storage().data_ptr() == pointer for _, whole, _ in self._placed)
+
+    def overrun(self) -> Violation | None:
+        """Returns a violation if a byte outside the tensors changed.
+
+        The byte lies in a margin, or between the elements of a strided tensor.
+        """
+        for inside, whole, whose in self._placed:
+            seen, canary = whole.clone(), self._byte(inside)
+            item = inside.element_size()
+            # As bytes, since some byte patterns are no valid number of some types.
+            strides = (*(item * stride for stride in inside.stride()), 1)
+            seen.as_strided((*inside.shape, item), strides, item * inside.storage_offset()).fill_(canary)
+            changed = torch.nonzero(seen != canary).flatten()
+            if changed.numel():
+                return self._described(inside, whole, whose, changed)
+        return None
+
+    def _described(self, inside: torch.Tensor, whole: torch.Tensor, whose: str, changed: torch.Tensor) -> Violation:
+        item = inside.element_size()
+        first, last = (int(changed[i]) // item for i in (0, -1))
+        begin = inside.storage_offset()
+        shape = list(inside.shape)
+        where = (
+            f"{begin - first} elements before the beginning"
+            if first < begin
+            else f"element {first - begin} after the beginning"
+        )
+        value = bytes(bytes_of(whole)[first * item : (first + 1) * item].tolist()).hex()
+        return Violation(
+            FindingKind.OUT_OF_BOUNDS_WRITE,
+            f"wrote outside {whose}, of shape {shape}, {changed.numel()} bytes from {where} "
+            f"to element {last - begin}: bytes {value} at the first; expected the canary {self._byte(inside):#x} to be left alone",
+            count=len({int(i) // item for i in changed[:4096].tolist()}),
+        )
+
+
+class InBands(NamedTuple):
+    """A call, and the margins around the tensors that torch handed out and around the operands, the matrix apart."""
+
+    returned: Returned
+    handed_out: Bands
+    lent: Bands
+
+
+def call_in_bands(
+    subject: Subject,
+    bits: Bits,
+    *,
+    around: float = ORDINARY,
+    gap: int = 0,
+    canary: int = CANARIES[0],
+    of_operands: int | None = None,
+) -> InBands:
+    """Calls a variant on rows with the number ``around`` them and ``gap`` elements between them.
+
+    Allocations always lie between margins, here of ``canary`` bytes, so that a store beyond one damages nothing in this process.
+    Operands do where ``of_operands`` is a byte.
+    """
+    fmt, columns = subject.setting.fmt, bits.shape[1]
+    placed = place_in_bands(bits, fmt, around, subject.device, columns + gap)
+    margin = margin_bytes(columns, fmt.itemsize)
+    handed_out, lent = Bands(canary, margin), Bands(of_operands or 0, margin)
+    variant = subject.variant if of_operands is None else subject.variant.changing(lent.operands)
+    with nan_filled(), handing_out(handed_out):
+        return InBands(call_on_device(variant.function, placed, variant.operation), handed_out, lent)
+
+
+def on_host(returned: Returned, fmt: Format) -> Called:
+    """Returns what a call returned, with the bits of its output."""
+    output = None if returned.output is None else to_bits(returned.output, fmt)
+    return CallOutcome(output, returned.violations, returned.fatal, returned.of_cpu_library)
+
+
+class Hole:
+    """A free block between two blocks of the same size that hold one byte everywhere, for memory that C++ asks torch's CUDA allocator for.
+
+    The allocator cuts small blocks off one segment, side by side, and hands out the free block that fits best: a block of
+    exactly the size. Source: the description of torch.cuda's caching allocator in PyTorch's notes on CUDA semantics. The
+    address of a tensor shows whether it lies in the hole, so nothing is claimed if the allocator chose another block.
+    """
+
+    def __init__(self, size: int, canary: int, device: torch.device) -> None:
+        """Looks for three blocks of ``size`` bytes side by side and frees the middle one; there may be none."""
+        self._canary = canary
+        self._address: int | None = None
+        self._size = size
+        rounded = -(-size // _ROUNDED_TO) * _ROUNDED_TO
+        if device.type != "cuda" or not 0 < rounded <= _LARGEST:
+            return
+        # The other blocks are kept: if they were freed, they would fit as well as the hole.
+        self._blocks = {
+            block.data_ptr(): block
+            for block in [torch.full((rounded,), canary, dtype=torch.uint8, device=device) for _ in range(_TRIES)]
+        }
+        for address in sorted(self._blocks):
+            if address - rounded in self._blocks and address + rounded in self._blocks:
+                self._address = address
+                self._beside = (self._blocks[address - rounded], self._blocks[address + rounded])
+                del self._blocks[address]
+                return
+
+    def holds(self, output: torch.Tensor) -> bool:
+        """True if a tensor lies in the hole."""
+        return self._address is not None and output.data_ptr() == self._address
+
+    def overrun(self) -> Violation | None:
+        """Returns a violation if a byte beside the hole changed."""
+        changed = 0 if self._address is None else sum(int((block != self._canary).sum()) for block in self._beside)
+        if not changed:
+            return None
+        return Violation(
+            FindingKind.OUT_OF_BOUNDS_WRITE,
+            f"wrote outside the output's {self._size} bytes: {changed} bytes of the memory beside it changed; "
+            f"expected the canary {self._canary:#x} to be left alone",
+            count=changed,
+        )

@@ -1,0 +1,252 @@
+"""What CI systems read: annotations and the summary of a step of GitHub Actions, code quality of GitLab, JUnit XML and SARIF."""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+from urllib.parse import quote
+
+from softcheck.contract import FindingKind
+from softcheck.explain import of_kind
+from softcheck.report import content
+from softcheck.report.content import FindingGroup
+from softcheck.report.model import Finding, Report, VariantResult
+from softcheck.report.output import PLAIN, Display
+from softcheck.report.table import group_lines
+from softcheck.report.templates import drawn
+from softcheck.variants.place import SourcePlace
+
+_ESCAPES = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_ESCAPES_IN_PROPERTIES = {**_ESCAPES, ":": "%3A", ",": "%2C"}
+
+
+def github(report: Report, _display: Display = PLAIN) -> str:
+    """Workflow commands of GitHub Actions: an annotation for each cause of a failure, at the line of the variant's code.
+
+    One error stands for each cause of each variant, whatever the dtypes, and for what could not be judged; then a notice.
+    Declared defects and what a variant does not support are no errors. GitHub shows the first ten errors of a step, so what
+    explains most comes first.
+    """
+    # Those of most findings come first.
+    shared = sorted(content.shared_groups(report), key=lambda groups: -sum(group.cases for group in groups))
+    lines = [_annotated(groups) for groups in shared]
+    lines += [
+        annotation(
+            "error", [content.one_line(result.reason)], title=f"{content.subject(result)}: error", place=result.place
+        )
+        for result in report.variants
+        if result.verdict == "error" and result.reason
+    ]
+    lines += [annotation("error", [content.one_line(error)], title="softcheck: not run") for error in report.errors]
+    lines.append(annotation("notice", [content.summary(report)], title="softcheck"))
+    return "\n".join(lines) + "\n"
+
+
+def annotation(
+    level: Literal["error", "warning", "notice"],
+    message: Iterable[str],
+    *,
+    title: str,
+    place: SourcePlace | None = None,
+) -> str:
+    """A workflow command with the lines of a message: ``::error file=a.py,line=1,title=t::message``.
+
+    Percent signs, carriage returns and line feeds are escaped, and in a property ``:`` and ``,`` too, as the runner's
+    ``ActionCommand`` reads them.
+    """
+    properties = {"title": title}
+    if (known := _in_the_repository(place)) is not None:
+        properties = {"file": known.file, "line": str(known.line), **properties}
+    shown = ",".join(f"{name}={_escaped(text, _ESCAPES_IN_PROPERTIES)}" for name, text in properties.items())
+    return f"::{level} {shown}::{_escaped(chr(10).join(message), _ESCAPES)}"
+
+
+def _in_the_repository(place: SourcePlace | None) -> SourcePlace | None:
+    """The line of code, if its file is one of the repository: a CI system knows no other."""
+    return None if place is None or PurePosixPath(place.file).is_absolute() else place
+
+
+def _escaped(text: str, escapes: dict[str, str]) -> str:
+    # A lone surrogate stands for a byte of a file name that is no UTF-8.
+    return "".join(escapes.get(each, each) for each in text.encode("utf-8", "backslashreplace").decode())
+
+
+def _annotated(groups: list[FindingGroup]) -> str:
+    first = groups[0]
+    result: VariantResult = first.result
+    dtypes = ", ".join(dict.fromkeys(group.result.dtype for group in groups))
+    said = [first.extent, content.one_line(first.first.message)]
+    return annotation(
+        "error",
+        [*said, content.command(first.first.reproduce), *filter(None, [first.others])],
+        title=f"{content.one_line(result.name)} ({dtypes}): {result.verdict}",
+        place=result.place,
+    )
+
+
+def gitlab(report: Report, _display: Display = PLAIN) -> str:
+    """Code quality of GitLab (https://docs.gitlab.com/ci/testing/code_quality/), one entry for each cause.
+
+    Causes of findings are ``major``; declared defects are ``info``. Code outside of the repository has no entry. GitLab compares
+    fingerprints between branches; here each is the id of the finding that shows the cause best.
+    """
+    groups = [(group, known) for known in (False, True) for group in content.finding_groups(report, known=known)]
+    entries = [
+        {
+            "description": f"{content.subject(group.result)}: {group.extent}",
+            "check_name": str(group.first.kind),
+            "fingerprint": group.first.id,
+            "severity": "info" if known else "major",
+            "location": {"path": content.one_line(place.file, 4096), "lines": {"begin": place.line}},
+        }
+        for group, known in groups
+        if (place := _in_the_repository(group.result.place)) is not None
+    ]
+    return json.dumps(entries, indent=2) + "\n"
+
+
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 (section 2.2) can't hold, escaped or not."""
+
+
+def junit(report: Report, _display: Display = PLAIN) -> str:
+    """JUnit XML, which GitLab, Jenkins and others read: a test case for each variant and dtype.
+
+    A finding each would make a suite whose tests come and go; a variant in a dtype is there in every run, so that a CI system can say
+    since when it fails. The test's name says it all, because GitLab shows nothing else in its list.
+
+    ``fail`` is a failure, ``error`` an error, ``unsupported`` a skipped test; what could not be run at all is an error too.
+    """
+    groups = content.finding_groups(report, known=False)
+    cases: list[tuple[VariantResult, str, list[FindingGroup]]] = []
+    for result in report.variants:
+        own = [group for group in groups if group.result is result]
+        tag = "failure" if own else {"error": "error", "unsupported": "skipped"}.get(result.verdict, "")
+        cases.append((result, tag, own))
+    tags = [*(tag for _, tag, _ in cases), *("error" for _ in report.errors)]
+    values = {"report": report, "cases": cases, "tags": tags, "content": content, "group_lines": group_lines}
+    # What XML can't hold stands there with the escapes of Python.
+    return _NOT_IN_XML.sub(lambda c: c[0].encode("unicode_escape").decode(), drawn("junit.xml", values))
+
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_ROOT = "SRCROOT"
+
+
+def sarif(report: Report, _display: Display = PLAIN) -> str:
+    """SARIF 2.1.0, which code scanning reads: a log with one run, a rule for each kind of finding, a result for each finding.
+
+    https://docs.oasis-open.org/sarif/sarif/v2.1.0/ defines the format. Findings that a declared defect explains are suppressed, with
+    the declared reason. A finding's id, which is the same in every run, is its fingerprint; ``primaryLocationLineHash`` is the only one
+    that GitHub compares. A variant that could not be judged is a notification of the tool, and the run no success.
+    """
+    found = [(result, finding) for result in report.variants for finding in result.findings]
+    kinds = list(dict.fromkeys(finding.kind for _, finding in found))
+    environment = report.environment
+    run = {
+        "tool": {
+            "driver": {
+                "name": "softcheck",
+                "version": environment.softcheck,
+                "semanticVersion": environment.softcheck,
+                "rules": [_rule(kind) for kind in kinds],
+            }
+        },
+        "automationDetails": {"id": f"softcheck/{environment.backend}/"},
+        "originalUriBaseIds": {_ROOT: {"description": {"text": "the root of the repository"}}},
+        "invocations": [_invocation(report)],
+        "results": [_result(result, finding, kinds.index(finding.kind)) for result, finding in found],
+    }
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _rule(kind: FindingKind) -> dict[str, Any]:
+    page = of_kind(kind)
+    return {
+        "id": str(kind),
+        "shortDescription": {"text": f"{page.meaning[0].upper()}{page.meaning[1:]}."},
+        "help": {"text": page.text(str(kind)), "markdown": page.text(str(kind))},
+        "defaultConfiguration": {"level": "error"},
+    }
+
+
+def _result(result: VariantResult, finding: Finding, rule: int) -> dict[str, Any]:
+    said = f"{content.subject(result)}, {content.place(finding)}: {content.one_line(finding.message)}"
+    found = {
+        "ruleId": str(finding.kind),
+        "ruleIndex": rule,
+        "kind": "fail",
+        "level": "error" if finding.known is None else "note",
+        "message": {"text": _unlinked(f"{said}\n{content.command(finding.reproduce)}")},
+        "locations": [_location(result)],
+        "partialFingerprints": {"primaryLocationLineHash": f"{finding.id}:1", "softcheckFinding/v1": finding.id},
+        "properties": {
+            "variant": content.one_line(result.name),
+            "dtype": result.dtype,
+            "case": content.one_line(finding.case),
+        },
+    }
+    if finding.known is not None:
+        found["suppressions"] = [{"kind": "inSource", "justification": content.one_line(finding.known)}]
+    return found
+
+
+def _location(result: VariantResult) -> dict[str, Any]:
+    """The line of the variant's code. Code scanning takes no result without a file and a line, so unknown ones are stood in for."""
+    name = {"logicalLocations": [{"fullyQualifiedName": content.one_line(result.name), "kind": "function"}]}
+    if result.place is None:
+        unknown = {"artifactLocation": {"uri": quote(content.one_line(result.name))}, "region": {"startLine": 1}}
+        return {"physicalLocation": unknown, **name}
+    path = PurePosixPath(content.one_line(result.place.file, 4096))
+    artifact = {"uri": path.as_uri()} if path.is_absolute() else {"uri": quote(str(path)), "uriBaseId": _ROOT}
+    return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": result.place.line}}, **name}
+
+
+def _invocation(report: Report) -> dict[str, Any]:
+    errors = [f"{content.subject(row)}: {row.reason}" for row in report.variants if row.verdict == "error"]
+    return {
+        "executionSuccessful": not (errors or report.errors or report.interrupted),
+        "commandLine": content.command(report.environment.command),
+        "toolExecutionNotifications": [
+            {"level": "error", "message": {"text": _unlinked(content.one_line(text))}}
+            for text in (*errors, *report.errors)
+        ],
+    }
+
+
+def _unlinked(text: str) -> str:
+    """The text without embedded links, ``[words](target)`` (section 3.11.6), which a name or a message could hold."""
+    return text.replace("](", "]\\(")
+
+
+VARIABLE = "GITHUB_STEP_SUMMARY"
+"""The environment variable that names the file of the step's summary."""
+
+LIMIT = 1024 * 1024
+"""Bytes of one step's summary; GitHub shows none of a longer one."""
+
+
+def add_step_summary(markdown: Callable[[], str]) -> None:
+    """Appends the Markdown to the summary of a step of GitHub Actions if the environment names one, and does nothing else.
+
+    What would exceed the limit, with what the step has written before, is cut to its table, then to its first paragraphs. A file
+    that can't be written is left alone: a summary is no reason for a run to fail.
+    """
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return
+    whole = markdown()
+    table = whole.partition("<details>")[0]
+    cut = f"A step's summary holds at most {LIMIT // 1024} KiB; the report has the rest.\n"
+    with suppress(OSError, ValueError):
+        file = Path(path)
+        room = LIMIT - (file.stat().st_size if file.exists() else 0)
+        for text in (whole, f"{table}{cut}", "\n".join([*whole.splitlines()[:3], "", cut])):
+            data = f"{text}\n".encode("utf-8", "backslashreplace")
+            if len(data) <= room:
+                with file.open("ab") as summary:
+                    summary.write(data)
+                return

@@ -1,0 +1,249 @@
+"""Charts of errors, over torch's own where it was judged, and of the slowdowns of a comparison, with the figures as tables."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from markupsafe import Markup
+
+from softcheck.operations.registry import operation
+from softcheck.report import compare_text, content, figures
+from softcheck.report.compare import Comparison, by_word
+from softcheck.report.content import one_line
+from softcheck.report.model import TORCH, Bin, ErrorPeak, Report, VariantResult
+from softcheck.report.page.svg import Axis, Chart, logarithmic, number, power
+
+Along = Literal["distance", "column"]
+ALONG: tuple[Along, Along] = ("distance", "column")
+
+_ROOM = 3
+"""Octaves that the axis shows beyond the errors of the kernels without findings; larger errors share one bar."""
+_MOST_TICKS = 6
+
+_LEAST_ULP, _MOST_ULP = 0.01, 1e9
+"""The low end of the curves, and their highest end, in ULPs. Errors beyond lie on these."""
+_FIRST_EDGE = 2.0**-10
+_LEAST_DISTANCE: float = _FIRST_EDGE / 1.4
+_FARTHEST = 1448.0
+"""The places of the first and the last bin of distances, which have no middle."""
+
+_LEAST, _MOST = 0.7, 1.5
+"""Ends of the axis of slowdowns; beyond them a figure stands beside its dot."""
+_MOST_ROWS = 40
+"""Slowdowns that are drawn, those whose intervals reach highest."""
+
+
+def reference_of(result: VariantResult, results: Sequence[VariantResult]) -> VariantResult | None:
+    """The result of torch's own variant of the same operation and dtype; None for that itself, or where there is none."""
+    if _is_torchs_own(result):
+        return None
+    like = (result.operation, result.dtype)
+    return next((r for r in results if (r.operation, r.dtype) == like and _is_torchs_own(r)), None)
+
+
+def _is_torchs_own(result: VariantResult) -> bool:
+    # A name may end in promises, as in torch_log_softmax@operation=log_softmax.
+    return result.name.partition("@")[0] in {TORCH, f"{TORCH}_{result.operation}"}
+
+
+def histograms(report: Report) -> Mapping[str, object]:
+    """A panel for each variant with its shares of elements by ULP error, and the same shares as a table, by dtype."""
+    groups = []
+    for dtype, every in content.by_dtype(report).items():
+        if results := [result for result in every if result.histogram]:
+            groups.append(_histograms(dtype, results))
+    return {"groups": groups} if groups else {}
+
+
+def _histograms(dtype: str, results: Sequence[VariantResult]) -> dict[str, object]:
+    right = [result for result in results if not result.findings] or results
+    last = _octave(max(result.histogram[-1].below for result in right)) + _ROOM
+    last = min(last, _octave(max(result.histogram[-1].below for result in results)))
+    last = max([last, *(math.ceil(math.log2(bound)) for result in right if (bound := _largest_bound(result)))])
+    first = min(_octave(result.histogram[0].below) for result in results)
+    shares = {result.name: _shares(result.histogram, last) for result in results}
+    y = logarithmic("share of elements", [share for of in shares.values() for share in of.values()])
+    references = [reference_of(result, results) for result in results]
+    panels = [
+        (
+            one_line(r.name),
+            _histogram(r, shares[r.name], None if behind is None else shares[behind.name], y, first, last),
+        )
+        for r, behind in zip(results, references, strict=True)
+    ]
+    edges = range(first, last + 2)
+    return {
+        "dtype": dtype,
+        "panels": panels,
+        "heading": ["variant", *(f"< {power(2, k)}" if k <= last else "more" for k in edges)],
+        "rows": [[one_line(n), *(f"{of[k]:.3g}" if k in of else "0" for k in edges)] for n, of in shares.items()],
+        "has_reference": any(references),
+        "has_bounds": any(map(_largest_bound, results)),
+    }
+
+
+def _histogram(
+    result: VariantResult,
+    shares: Mapping[int, float],
+    reference: Mapping[int, float] | None,
+    y: Axis,
+    first: int,
+    last: int,
+) -> Markup:
+    every = max(1, math.ceil((last - first) / _MOST_TICKS))
+    named = {float(k): power(2, k) for k in range(first, last + 1) if (k + 1) % every == 0}
+    chart = Chart(Axis("ULP error", first - 1, last + 1, named=named), y, width=320, height=190)
+    for octave, share in shares.items():
+        edge = f"below {power(2, octave)} ULP" if octave <= last else f"from {power(2, last)} ULP on"
+        chart.box((octave - 1, y.low), (octave, share), "series-1", title=f"{edge}: {share:.3g}", gap=1)
+    if reference is not None:
+        end = max(reference)
+        steps = [(float(k), reference.get(k + 1, y.low)) for k in range(first - 1, end)]
+        chart.line([*steps, (float(end), y.low)], "series-2", step=True)
+    if first <= -1 <= last:
+        chart.rule("0.5", -1, before=True)
+    bound = _largest_bound(result)
+    if bound is not None and first <= math.log2(bound) <= last:
+        chart.rule("bound", math.log2(bound), cls="fail")
+    return chart.svg(f"ULP errors of {one_line(result.name)}, {result.dtype}", "the table below holds the shares")
+
+
+def _largest_bound(result: VariantResult) -> float | None:
+    """The largest error in ULPs that the contract allows on any element judged in a case; None where no run kept it."""
+    bounds = [peak.bound for peak in result.error_by_distance if math.isfinite(peak.bound) and peak.bound > 0]
+    return max(bounds, default=None)
+
+
+def _shares(bins: Sequence[Bin], last: int) -> dict[int, float]:
+    """Shares of elements by the octave in which their errors end; all beyond ``last`` count as the octave after it."""
+    total = sum(b.elements for b in bins)
+    found: dict[int, float] = {}
+    for b in bins:
+        octave = min(_octave(b.below), last + 1)
+        found[octave] = found.get(octave, 0.0) + b.elements / total
+    return found
+
+
+def _octave(edge: float) -> int:
+    return round(math.log2(edge))
+
+
+def error_curves(report: Report) -> Mapping[str, object]:
+    """The largest error and bound by the distance from the row's maximum and by column: two charts for each variant, by dtype."""
+    groups = []
+    for dtype, every in content.by_dtype(report).items():
+        if results := [result for result in every if result.error_by_distance and result.error_by_column]:
+            panels = []
+            for result in results:
+                reference = reference_of(result, results)
+                panels.append((one_line(result.name), [_curve(result, reference, along) for along in ALONG]))
+            tables = [(along, list(_rows(results, along))) for along in ALONG]
+            heading = [one_line(result.name) for result in results]
+            groups.append({"dtype": dtype, "panels": panels, "heading": heading, "tables": tables})
+    units = dict.fromkeys(unit for result in report.variants if (unit := operation(result.operation).scale_text))
+    return {"groups": groups, "units": list(units)} if groups else {}
+
+
+def _peaks(result: VariantResult, along: Along) -> tuple[ErrorPeak, ...]:
+    return result.error_by_distance if along == "distance" else result.error_by_column
+
+
+def _curve(result: VariantResult, reference: VariantResult | None, along: Along) -> Markup:
+    peaks = _peaks(result, along)
+    others = () if reference is None else _peaks(reference, along)
+    highest = max(max(peak.ulp, peak.bound) for peak in (*peaks, *others))
+    chart = Chart(_axis(along, peaks), logarithmic("ULP", [_LEAST_ULP, min(highest, _MOST_ULP)]), width=440, height=240)
+    chart.line([(_place(peak, along), peak.bound) for peak in peaks], "muted dashed")
+    if others:
+        chart.line([(_place(peak, along), peak.ulp) for peak in others], "series-2 dotted")
+    chart.line([(_place(peak, along), peak.ulp) for peak in peaks], "series-1")
+    for peak in peaks:
+        if peak.share > 1:
+            title = f"an error of {peak.share:.3g} times its own bound"
+            chart.dot(_place(peak, along), peak.ulp, "fail", mark="cross", title=title)
+    name = one_line(result.name)
+    return chart.svg(f"errors of {name}, {result.dtype}, by {along}", "the tables below hold the figures")
+
+
+def _axis(along: Along, peaks: Sequence[ErrorPeak]) -> Axis:
+    if along == "distance":
+        return Axis("distance max x \N{MINUS SIGN} x of a logit from its row's largest", _LEAST_DISTANCE, _FARTHEST, 10)
+    last = max(1.0, *(_place(peak, along) for peak in peaks))
+    named = {0.0: "0"} | {k + 1.0: power(2, k) for k in range(0, int(last), 3)}
+    return Axis("column", 0.0, last, named=named)
+
+
+def _place(peak: ErrorPeak, along: Along) -> float:
+    """The middle of a bin of distances, or the number of a bin of columns: 0, 1, 2 to 3, 4 to 7."""
+    if peak.below is None:
+        return _FARTHEST
+    if along == "column":
+        return float(int(peak.below).bit_length() - 1)
+    return max(peak.below * 0.8, _LEAST_DISTANCE) if peak.below > _FIRST_EDGE else _LEAST_DISTANCE
+
+
+def _rows(results: Sequence[VariantResult], along: Along) -> Iterator[list[str]]:
+    """A row for each bin: the values below which it lies, and each variant's error, bound, and share if it is above 1."""
+    found = {result.name: {peak.below: peak for peak in _peaks(result, along)} for result in results}
+    edges = {below for peaks in found.values() for below in peaks}
+    for edge in sorted(edges, key=lambda below: float("inf") if below is None else below):
+        cells = (found[result.name].get(edge) for result in results)
+        yield ["more" if edge is None else f"< {number(edge)}", *map(_cell, cells)]
+
+
+def _cell(peak: ErrorPeak | None) -> str:
+    if peak is None:
+        return figures.NOT_MEASURED
+    broken = f", {peak.share:.3g}{figures.TIMES} its own" if peak.share > 1 else ""
+    return f"{peak.ulp:.3g} / {peak.bound:.3g}{broken}"
+
+
+def changes(comparison: Comparison) -> Mapping[str, object]:
+    """The changes by word, the chart of the largest slowdowns if speed was compared, and what could not be compared."""
+    return {
+        "closing": None,
+        "heading": compare_text.HEADING[:-1],
+        "groups": [(word, [compare_text.cells(c)[:-1] for c in of]) for word, of in by_word(comparison).items()],
+        "chart": _slowdowns(comparison),
+        "remarks": compare_text.remarks(comparison),
+    }
+
+
+def changes_since_the_baseline(comparison: Comparison) -> Mapping[str, object]:
+    """The same under the sentence that a comparison's own page begins with."""
+    return {**changes(comparison), "closing": compare_text.closing(comparison)}
+
+
+def _slowdowns(comparison: Comparison) -> Markup | None:
+    found = [(change, change.slowdown) for change in comparison.changes if change.slowdown is not None]
+    if not found:
+        return None
+    if len(found) > _MOST_ROWS:
+        found = sorted(found, key=lambda pair: -pair[1].high)[:_MOST_ROWS]
+    limit = 1 + comparison.limits.max_slowdown
+    low = max(min(0.95, *(slowdown.low for _, slowdown in found)), _LEAST)
+    high = min(max(limit * 1.05, *(slowdown.high for _, slowdown in found)), max(limit * 1.05, _MOST))
+    names = {
+        -float(i): f"{one_line(change.variant, 28)}, {change.dtype} {change.what.removeprefix('speed ')}"
+        for i, (change, _) in enumerate(found)
+    }
+    margin = 7 * max(map(len, names.values())) + 16
+    chart = Chart(
+        Axis("new time over old, each relative to its own run's copy", low, high),
+        Axis("", -len(found) + 0.5, 0.5, named=names),
+        width=480 + margin,
+        height=20 * len(found) + 80,
+        left=margin,
+    )
+    chart.rule("limit", limit, cls="fail")
+    chart.rule("same", 1.0, before=True)
+    beyond = []
+    for (row, name), (change, slowdown) in zip(names.items(), found, strict=True):
+        cls = {"REGRESSION": "fail", "AMBIGUOUS": "known"}.get(change.word, "series-1")
+        chart.span((slowdown.low, row), (slowdown.high, row), cls)
+        said = f"{slowdown.mid:.3f} [{slowdown.low:.3f}, {slowdown.high:.3f}]"
+        chart.dot(slowdown.mid, row, cls, title=f"{name}: {said}")
+        if not low <= slowdown.mid <= high:
+            beyond.append((slowdown.mid, row, f"{slowdown.mid:.3f}", cls))
+    chart.label(beyond)
+    return chart.svg("Slowdowns with their intervals", "the tables hold the figures")

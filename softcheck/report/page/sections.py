@@ -1,0 +1,263 @@
+"""The contents of a page's sections that hold words and tables: each function returns what its template draws."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby, zip_longest
+
+import msgspec
+
+from oracles.formats import FORMATS
+from softcheck.contract import Surroundings
+from softcheck.explain import of_kind
+from softcheck.probes.registry import PROBES
+from softcheck.report import content, figures, speed_text
+from softcheck.report.content import Column, FindingGroup, one_line
+from softcheck.report.model import Exhaustive, Finding, Report, SpeedReport, VariantResult
+from softcheck.report.snippet import shrunk_input, snippet_of
+
+Contents = Mapping[str, object]
+
+_FEW = 3
+"""Shapes up to which each has a table of its own."""
+
+ELEMENT_COLUMNS = ("column", "input bits", "input", "output bits", "output", "exact", "ULP", "bound")
+
+
+def verdicts(report: Report) -> Contents:
+    """The strip of verdicts: one line for each variant, with the sentences on it and the dtypes that they hold for."""
+    dtypes, lines = list(content.by_dtype(report)), []
+    rows = list(zip(report.variants, row_anchors(report), strict=True))
+    for name in dict.fromkeys(result.name for result in report.variants):
+        found = [(result, anchor) for result, anchor in rows if result.name == name]
+        said: dict[str, list[str]] = {}
+        for result, _ in found:
+            said.setdefault(sentence(result), []).append(result.dtype)
+        lines.append(
+            {
+                "name": one_line(name),
+                "verdicts": [[(result.verdict, at) for result, at in found if result.dtype == d] for d in dtypes],
+                "sentences": [(s, "" if len(said) == 1 else ", ".join(dict.fromkeys(of))) for s, of in said.items()],
+            }
+        )
+    return {"dtypes": dtypes, "lines": lines} if lines else {}
+
+
+def sentence(result: VariantResult) -> str:
+    """The reason of a verdict: the first cause, the defect's reason, or the extent to which the contract was kept."""
+    if result.reason:
+        return one_line(result.reason)
+    outcome = _outcome(result)
+    return one_line("; ".join((outcome, *content.reservations(result)))) if result.was_run else outcome
+
+
+def _outcome(result: VariantResult) -> str:
+    """What a verdict rests on: the first of its causes, kinds of findings or defects, and the number of the others."""
+    kinds = dict.fromkeys(f.kind for f in result.findings if f.known is None)
+    reasons = dict.fromkeys(f.known for f in result.findings if f.known is not None)
+    for said, noun in (
+        ([cause.text for cause in result.causes], "cause"),
+        ([of_kind(kind).meaning for kind in kinds], "kind"),
+        (list(reasons), "defect"),
+    ):
+        if said:
+            more = len(said) - 1
+            return one_line(said[0]) + (f"; and {figures.plural(more, f'more {noun}')}" if more else "")
+    return "no broken promise" if result.was_run else "nothing was run"
+
+
+def row_anchors(report: Report) -> list[str]:
+    """The id of each result's row in the table of figures, in the report's order: ``row-one_block-float16``.
+
+    A second row of the same name and dtype ends in its number.
+    """
+    seen: Counter[str] = Counter()
+    anchors = []
+    for result in report.variants:
+        slug = re.sub(r"[^a-z0-9_.]+", "-", f"{result.name} {result.dtype}".lower()).strip("-")
+        seen[slug] += 1
+        anchors.append(f"row-{slug}" + (f"-{seen[slug]}" if seen[slug] > 1 else ""))
+    return anchors
+
+
+def figures_table(report: Report) -> Contents:
+    """The columns and rows of the terminal's tables as one, what a reader may filter by, kinds of findings, and the legend."""
+    dtypes = list(content.by_dtype(report))
+    variant, *others = content.columns(report)
+    dtype = Column("dtype", lambda r: one_line(r.dtype), "both", numeric=False)
+    columns = [variant, *([dtype] if len(dtypes) > 1 else []), *others]
+    rows = [
+        {
+            "result": result,
+            "anchor": anchor,
+            "cells": [column.cell(result) for column in columns],
+            "first_finding": _first_finding(result),
+            "defects": _by_reason(content.groups_of(result, known=True)),
+        }
+        for result, anchor in zip(report.variants, row_anchors(report), strict=True)
+    ]
+    if not rows:
+        return {}
+    return {
+        "columns": [(column.title.replace("/ ", "/"), column.numeric) for column in columns],
+        "rows": rows,
+        "dtypes": dtypes,
+        "verdicts": list(dict.fromkeys(result.verdict for result in report.variants)),
+        "kinds": list(dict.fromkeys(str(f.kind) for result in report.variants for f in result.findings)),
+        "legend": content.legend(report),
+        "below": content.lines_below(report),
+    }
+
+
+def _first_finding(result: VariantResult) -> str | None:
+    groups = content.groups_of(result, known=False) or content.groups_of(result, known=True)
+    return f"finding-{groups[0].first.id}" if groups else None
+
+
+def _by_reason(groups: list[FindingGroup]) -> list[tuple[str, list[FindingGroup]]]:
+    ordered = sorted(groups, key=lambda group: group.first.known or "")
+    return [(one_line(reason or ""), list(of)) for reason, of in groupby(ordered, lambda group: group.first.known)]
+
+
+def whole_sets(report: Report) -> Contents:
+    """A row for each set that was judged whole, by the set in words."""
+    cells: dict[str, Callable[[Exhaustive], str]] = {
+        "variant": lambda found: one_line(found.name),
+        "dtype": lambda found: one_line(found.dtype),
+        "max ULP": figures.max_ulp,
+        "rows": lambda found: f"{found.rows:,}",
+        "ordinary": lambda found: f"{found.ordinary_rows:,}",
+        "NaN": lambda found: f"{found.nan_rows:,}",
+        "fully masked": lambda found: f"{found.fully_masked_rows:,}",
+        "no output": lambda found: f"{found.unjudged_rows:,}",
+        "rows/s": lambda found: f"{found.rows_per_second:,.0f}",
+        "judged in": lambda found: one_line(found.judged_in),
+    }
+    sets: dict[str, list[Exhaustive]] = {}
+    for found in report.exhaustive:
+        sets.setdefault(one_line(found.domain), []).append(found)
+    rows = {domain: [[cell(each) for cell in cells.values()] for each in of] for domain, of in sets.items()}
+    return {"heading": list(cells), "sets": rows} if rows else {}
+
+
+def findings(report: Report) -> Contents:
+    """Of each cause or kind the first finding whole, and the others as lines that a link can reach; undeclared ones first."""
+    pages, seen = [], set[str]()
+    for known in (False, True):
+        for group in content.finding_groups(report, known=known):
+            own = {f.id: f for f in group.findings if f.id not in seen}
+            seen.update(own)
+            first = group.first
+            if own.pop(first.id, None) is not None:
+                pages.append(_page(group, first, list(own.values()), report))
+    return {"pages": pages, "columns": ELEMENT_COLUMNS} if pages else {}
+
+
+def _page(group: FindingGroup, finding: Finding, others: list[Finding], report: Report) -> Contents:
+    """One finding with everything that is known of it, and the others of its group."""
+    dtype, around = group.result.dtype, finding.around
+    smallest = next((f for f in (finding, *others) if shrunk_input(f) is not None), finding)
+    shrunk = shrunk_input(smallest)
+    # A command that holds a wide row would bury the rest; it is in the JSON.
+    save = [("keep the smallest input as a regression", smallest.save)] if smallest.save and shrunk is not None else []
+    return {
+        "finding": finding,
+        "title": f"{content.subject(group.result)}: {group.extent}",
+        "elements": list(_elements(around, finding.column, dtype)) if around is not None else [],
+        "row": _valued(around.row, dtype) if around is not None and around.row is not None else [],
+        "shrunk": [_valued(row, dtype) for row in shrunk.split(";")] if shrunk is not None else [],
+        "commands": [(said, content.command(text)) for said, text in [("show it again", finding.reproduce), *save]],
+        "snippet": snippet_of(finding, group.result, report),
+        "others": [(f"finding-{f.id}", content.place(f), one_line(f.message)) for f in others],
+    }
+
+
+def _elements(around: Surroundings, witness: int | None, dtype: str) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """The cells of each element around a witness under ``ELEMENT_COLUMNS``, and True for the witness itself."""
+    parts = (around.inputs, around.outputs, around.exact, around.ulps, around.bounds)
+    for at, (given, got, exact, *errors) in enumerate(zip_longest(*(part.split() for part in parts), fillvalue="")):
+        column = around.first_column + at
+        values = (given, content.decimal_of(given, dtype), got, content.decimal_of(got, dtype), exact)
+        limits = (figures.NOT_MEASURED if figure == "-" else figure for figure in errors)
+        yield (str(column), *values, *limits), column == witness
+
+
+def _valued(bits: str, dtype: str) -> list[tuple[str, str]]:
+    return [(word, content.decimal_of(word, dtype)) for word in bits.split()]
+
+
+def _lists(parts: Mapping[str, list[str]], *, folded: bool) -> Contents:
+    """Lines by title, without titles that have none."""
+    shown = [(title, lines) for title, lines in parts.items() if lines]
+    return {"parts": shown, "folded": folded} if shown else {}
+
+
+def beside(report: Report) -> Contents:
+    """Facts on the variants beside their figures, as the terminal prints them."""
+    blocks = content.blocks(report)
+    return _lists({title: blocks[title] for title in ("worst elements", "probes", "arithmetic")}, folded=True)
+
+
+def not_checked(report: Report) -> Contents:
+    """The limits of a report: probes, dtypes, cases and sizes that were not run, and the reason for each."""
+    ran = {name for result in report.variants for name, trials in result.probes_run.items() if trials}
+    judged = {result.dtype for result in report.variants}
+    dtypes = ", ".join(dtype for dtype in FORMATS if dtype not in judged)
+    probes = ", ".join(name for name in PROBES if name not in ran)
+    blocks = content.blocks(report)
+    said = {
+        "the run was ended early; the figures are of what had been measured by then": report.interrupted,
+        "the kernels ran under Triton's interpreter: the GPU's arithmetic and speed were not judged": report.environment.backend
+        == "interpreter",
+        "maxima with the sign ≥ are those of the inputs that were run; other inputs may show larger ones": any(
+            result.ulp_is == "at least" and result.max_ulp is not None for result in report.variants
+        ),
+        "no speed was measured": not report.timings and not report.speed,
+    }
+    return _lists(
+        {
+            "in general": [sentence for sentence, holds in said.items() if holds],
+            "dtypes": [dtypes] if dtypes else [],
+            "probes without a trial": [probes] if probes else [],
+            "unsupported or in error": blocks["unsupported or in error"],
+            "cases that could not be run": blocks["cases that could not be run"],
+            "notes of the run": blocks["notes"],
+        },
+        folded=False,
+    )
+
+
+def environment(result: Report | SpeedReport) -> Contents:
+    """The fields of the environment by name, and the stages of a report with their times."""
+    said = msgspec.structs.asdict(result.environment)
+    command = content.command(said.pop("command"))
+    fields = [(name.replace("_", " "), one_line(str(value))) for name, value in said.items() if value is not None]
+    stages = result.stages if isinstance(result, Report) else ()
+    return {
+        "fields": [*fields, ("time in all", figures.duration(result.seconds))],
+        "command": command,
+        "stages": [[one_line(stage.name), figures.duration(stage.seconds)] for stage in stages],
+    }
+
+
+def speed_tables(report: SpeedReport) -> Contents:
+    """The tables of a benchmark as the terminal has them, geometric means first; those of many shapes are joined to one."""
+    if not report.shapes:
+        return {}
+    tables = [replace(t, heading=[title or "verdict" for title in t.heading]) for t in speed_text.tables(report)]
+    means = tables.pop() if len(report.shapes) > 1 else None
+    if len(tables) <= _FEW:
+        return {"means": means, "tables": tables, "every": None}
+    rows = [
+        [f"{shape.dtype} {shape.rows}{figures.TIMES}{shape.columns}", *row]
+        for shape, table in zip(report.shapes, tables, strict=True)
+        for row in table.rows
+    ]
+    every = speed_text.TextTable(f"all {len(tables)} shapes", ["shape", *tables[0].heading], rows)
+    return {"means": means, "tables": [], "every": every}
+
+
+def speed_remarks(report: SpeedReport) -> Contents:
+    """Reasons for which a figure is doubtful or missing."""
+    return _lists({"": speed_text.remarks(report)}, folded=False)
