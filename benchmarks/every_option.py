@@ -135,9 +135,8 @@ def wrong_gradients(
     """A sentence on the gradient that is furthest beyond its bound, of rows without infinities; none where a function has no gradient."""
     import torch
 
-    from softcheck.calling.call import to_bits, to_tensor
+    from softcheck.calling.call import to_tensor
     from softcheck.operations.arithmetic import Arithmetic
-    from softcheck.probes.backward import Forward
     from softcheck.probes.base import Setting, Subject
     from softcheck.probes.judged_gradients import judged
 
@@ -149,10 +148,10 @@ def wrong_gradients(
         return []
     g = torch.linspace(-2, 3, answer.numel(), device=device).view(answer.shape).to(answer.dtype)
     (gradient,) = torch.autograd.grad(answer, x, g)
-    arithmetic, words = declared.arithmetic or Arithmetic(), "varying"
+    arithmetic = declared.arithmetic or Arithmetic()
     setting = Setting(declaration=declared, dtype=dtype, backend="cuda" if device.type == "cuda" else "interpreter")
-    one = Forward(bits, x, answer, to_bits(answer, fmt), words, g, arithmetic, [])
-    wrong = judged(Subject(variant, setting, device), one, gradient, g, "of a call on ordinary rows")
+    subject = Subject(variant, setting, device)
+    wrong = judged(subject, bits, gradient, g.view(len(bits), -1), arithmetic, "gradient of a call on ordinary rows")
     return [] if wrong is None else [f"{wrong.kind}: {wrong.message}"]
 
 

@@ -4,7 +4,7 @@
 
 Each kernel is a right function in ordinary source, in which a branch on what k = 1 to 4 circumstances change makes the answer or the
 gradient wrong by a twentieth. The seed draws which axes meet, the condition on each, and the place of the fault. The
-probes ``meetings`` and ``options``, which judges an option alone, run on each as in a report; a kernel is found by any finding. The same functions without a branch are run too, and
+probe ``meetings`` runs on each as in a report; a kernel is found by any finding. The same functions without a branch are run too, and
 must be left alone. Exits 1 where one of these is accused.
 """
 # ruff: noqa: INP001, T201 - a script that prints, not a package
@@ -151,12 +151,11 @@ def findings(spec: str, dtype: str, device: str, calls: int | None) -> tuple[lis
         declaration=variant.declaration, dtype=dtype, backend="cuda" if device.startswith("cuda") else "interpreter"
     )
     subject = Subject(variant, setting, torch.device(device))
-    for probe in map(registry.load, (registry.MEETINGS, "options")):
-        done = []
-        for trial in probe.trials(setting):
-            done.append((trial, probe.run(subject, trial)))
-            if found := probe.conclude(done).findings:
-                return [each.label for each in found], time.perf_counter() - begun
+    probe, done = registry.load(registry.MEETINGS), []
+    for trial in probe.trials(setting):
+        done.append((trial, probe.run(subject, trial)))
+        if found := probe.conclude(done).findings:
+            return [each.label for each in found], time.perf_counter() - begun
     return [], time.perf_counter() - begun
 
 

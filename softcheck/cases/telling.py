@@ -310,7 +310,7 @@ class _Drawing:
         return np.where(self.rng.random(self.columns) < 0.5, -self.fmt.max, self.noise())
 
     def _wild(self) -> Values:
-        return self._finite(self.noise() * self.fmt.max / 8.0)
+        return self._finite(np.clip(self.noise() / 8.0, -1.0, 1.0) * self.fmt.max)
 
     def _around(self, value: float) -> Values:
         """Logits at, beside and near one value, between others that lie below."""

@@ -5,7 +5,7 @@ usually is, until none can be left out: what remains is the finding. Calls are c
 any machine.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import chain, combinations, islice
@@ -14,17 +14,22 @@ import msgspec
 import numpy as np
 import torch
 
+from oracles.formats import Bits
+from softcheck.calling import answers
 from softcheck.calling.call import call_on_device, place
 from softcheck.cases.case import PACKED
-from softcheck.contract import Violation
+from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import call_on, ordinary_rows, prefixed
-from softcheck.probes.outcome import Conclusion, Outcome, Shown
+from softcheck.probes.options import has_one_meaning, in_words
+from softcheck.probes.outcome import NOTHING_TO_TRY, Conclusion, Outcome, Shown
 from softcheck.probes.registry import Effort
 from softcheck.probes.space import contents
 from softcheck.probes.space.attempts import Attempted, Attempts
 from softcheck.probes.space.axes import (
+    ASKED,
     BEFORE,
+    CALL,
     COLUMNS,
     CONTENTS,
     DIMS,
@@ -38,10 +43,18 @@ from softcheck.probes.space.axes import (
     ROWS,
     WaySpace,
 )
+from softcheck.probes.space.backwards import OPERANDS, is_torchs_own, not_asked, with_leaves
+from softcheck.probes.space.calls import WayCalls
+from softcheck.probes.space.output_gradients import VARYING
 from softcheck.probes.space.plan import Plan
 from softcheck.probes.space.way import VALUES, Way, WayAxis
 from softcheck.variants.adapt import Adapted
+from softcheck.variants.forms import parts_of
 
+_NONE_CARRIED = (
+    "the output carries none, and --backward or backward=True promises one: launch the kernel in the forward of a "
+    "torch.autograd.Function that has a backward, or leave the promise out"
+)
 _PARTS = 4
 """Trials, each of every so-manieth call of the plan."""
 
@@ -61,7 +74,7 @@ class Budget:
 
 BUDGETS: Mapping[Effort, Budget] = {
     "quick": Budget(calls=24, interpreted_heads=24, compilations=12, torch_compilations=3),
-    "normal": Budget(calls=240, interpreted_heads=96, compilations=80, torch_compilations=8),
+    "normal": Budget(calls=240, interpreted_heads=144, compilations=80, torch_compilations=8),
     "thorough": Budget(calls=1500, interpreted_heads=480, compilations=480, torch_compilations=64),
 }
 """Budgets by effort. A normal one has as many calls as every two values need, and for some of the threes."""
@@ -73,15 +86,17 @@ _HALVINGS = 8
 """Calls that look for the least size at which a meeting fails."""
 _OF_DIMENSIONS = (".dim()", ".ndim", "shape[:-1]", "reshape(-1", "view(-1", "flatten(")
 """Parts of code that takes tensors of any number of dimensions; other code may be right on some by chance."""
+_SMALL = (2, 18)
+"""A shape within a tile, which a causal mask takes for more than one query of more than one key."""
 _PLAIN_NUMBERS = 1_000_000
 """Random numbers of the first part's plain call, beyond those of any plan."""
 _FEW = 3
 """Circumstances of a meeting, its random numbers among them, of which no two are left out at once."""
 _MOST_FOUND = 3
 """Meetings after which a trial ends."""
-_PROMISED = (COLUMNS, ROWS, CONTENTS, OTHERS, DIMS, LAYOUT, OFFSET, GRADIENT)
+_PROMISED = (COLUMNS, ROWS, CONTENTS, OTHERS, DIMS, LAYOUT, OFFSET, GRADIENT, ASKED)
 """Axes whose values every function is held to take, within its declaration."""
-_PROMISED_ALONE = (DIMS, LAYOUT, OFFSET)
+_PROMISED_ALONE = (DIMS, LAYOUT, OFFSET, GRADIENT, ASKED)
 """Those of them that no other probe asks for alone."""
 
 
@@ -103,9 +118,10 @@ class Meetings(Probe):
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Makes the calls of one part, or one call."""
-        space = _space_of(subject)
+        space = _space_of(subject, self._only)
         if isinstance(space, Outcome):
-            return space
+            is_told = space.violations and isinstance(trial.parameters, tuple) and trial.parameters[0]
+            return Outcome() if is_told else space
         if not isinstance(trial.parameters, tuple):
             attempts = Attempts(space, trial.parameters)
             return _of_one(space, attempts, Way.parse(trial.label.removeprefix("plain"), space.axes))
@@ -113,7 +129,9 @@ class Meetings(Probe):
         plain, attempts = Way(((VALUES, str(_PLAIN_NUMBERS + number)),)), Attempts(space, seed)
         ways, left_out = self._plan(space, seed)
         outcome = _Part(space, attempts, plain).of(ways[number::_PARTS])
-        return msgspec.structs.replace(outcome, varied=tuple(sorted(attempts.varied)), note=left_out)
+        return msgspec.structs.replace(
+            outcome, varied=tuple(sorted(attempts.varied)), note=next(iter(attempts.notes), space.note or left_out)
+        )
 
     def calls(self, subject: Subject, trials: Sequence[Trial]) -> Sequence[str]:
         """Returns the ways of the plan, and what it leaves out."""
@@ -139,7 +157,10 @@ class Meetings(Probe):
         key = axes, calls, seed, space.source.digest
         if self._planned is None or self._planned[0] != key:
             plan = Plan(axes, space.excluded, key[2:], triples=not setting.quick, compilations=compilations)
-            ways = plan.ways(calls)
+            names = {axis.name for axis in axes}
+            fits = (way for way in space.always if names.issuperset(name for name, _ in way.values))
+            always = [] if setting.quick else [*fits]
+            ways = [*always, *plan.ways(calls - len(always))]
             left_out = plan.left_out()
             self._planned = key, ways, left_out and f"of {len(ways)} calls, {left_out}"
         return self._planned[1:]
@@ -148,7 +169,10 @@ class Meetings(Probe):
         return OPERAND in self._only and axis.startswith(OPERAND)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """Returns one finding for each set of axes that meet, the way of fewest values, unless fewer of these axes show one."""
+        """Returns one finding for each set of axes that meet, the way of fewest values, unless fewer of these axes show one.
+
+        Gradients that are wrong are told beside answers that are.
+        """
         shown = [
             Shown(way, violation, trial=trial.label)
             for trial, outcome in done
@@ -159,7 +183,11 @@ class Meetings(Probe):
         kept: list[tuple[frozenset[str], Shown]] = []
         for each in sorted(shown, key=lambda each: (each.label.count(","), len(each.label), each.label)):
             axes = frozenset(part.partition("=")[0] for part in each.label.split(",")) - {VALUES}
-            if not any(fewer <= axes for fewer, _ in kept):
+            is_of_gradient = each.violation.kind is FindingKind.WRONG_GRADIENT
+            alike = (
+                fewer for fewer, other in kept if (other.violation.kind is FindingKind.WRONG_GRADIENT) is is_of_gradient
+            )
+            if not any(fewer <= axes for fewer in alike):
                 kept.append((axes, each))
         return self.concluded(done, [each for _, each in kept])
 
@@ -291,12 +319,19 @@ def _simpler(way: Way, kinds: Sequence[str]) -> Iterator[Callable[[Way], Way]]:
     groups += [[name] for name in names]
     yield from (partial(_without, names=group) for group in groups)
     yield from (partial(_of_kind, kind=kind) for kind in kinds)
+    yield _asked_plainly
     if len(names) > _FEW:
         yield from (partial(_without, names=pair) for pair in combinations(names, 2))
 
 
 def _without(way: Way, names: Sequence[str]) -> Way:
     return reduce(Way.without, names, way)
+
+
+def _asked_plainly(way: Way) -> Way:
+    """Returns the way with a gradient that is asked for once, for a varying output gradient."""
+    is_asked = way.get(ASKED) or way.get(GRADIENT)
+    return way.without(ASKED).without(GRADIENT).having(GRADIENT, VARYING) if is_asked else way
 
 
 def _of_kind(way: Way, kind: str) -> Way:
@@ -308,13 +343,16 @@ def _of_kind(way: Way, kind: str) -> Way:
 def _counts(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted) -> Violation | None:
     """Returns what is a fault of a meeting: wrong values, and a refusal where every circumstance is promised.
 
-    The plain call, and an option alone, whose name may mean something else, are for other probes to judge. Sizes of heads that
-    nobody declares count alone where another one is right.
+    The plain call is for other probes to judge. An option counts alone where its meaning is known.
     """
     axes, met = {axis.name: axis for axis in space.axes}, way.meeting.values
     if not met:
         return None
-    if len(met) == 1 and not axes[met[0][0]].is_promised and not _takes_another(attempts, axes[met[0][0]], way):
+    if len(met) == 1 and not axes[met[0][0]].is_promised and not _is_meant(space, attempts, axes[met[0][0]], way):
+        if attempted.violations and met[0][0] != DIMS:
+            attempts.notes.append(
+                f"with {way.words} the answers are none that the name promises; {judging(way)} judges them all the same"
+            )
         return None
     if attempted.violations:
         return attempted.violations[0]
@@ -323,10 +361,21 @@ def _counts(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted)
     return attempted.refused if is_promised and is_asked else None
 
 
-def _takes_another(attempts: Attempts, axis: WayAxis, way: Way) -> bool:
-    """True if the answer for another size of heads than a way's is right."""
-    others = axis.values[1:] if axis.name in HEADS else ()
-    return any(_is_right_as(attempts, way.having(axis.name, value)) for value in others if value != way.get(axis.name))
+def _is_meant(space: WaySpace, attempts: Attempts, axis: WayAxis, way: Way) -> bool:
+    """True if a value of one axis that nobody promises has one meaning, or if another value of it, or a small matrix, is right."""
+    if axis.name in (DIMS, CALL, *HEADS) or has_one_meaning(space.subject, axis.name):
+        return axis.name != DIMS
+    others = [way.having(axis.name, value) for value in axis.values[1:] if value != way.get(axis.name)]
+    small = way.having(COLUMNS, _SMALL[1]).having(ROWS, _SMALL[0])
+    return any(_is_right_as(attempts, each) for each in (*others, small))
+
+
+def judging(way: Way) -> str:
+    """Returns the options of a command that judges a way's options everywhere; an empty text for a way without any."""
+    given = dict(way.values)
+    words = in_words(WayCalls.declared(given))
+    call = f"--call '{given[CALL].replace(';', ',').replace(':', '=')}'" if CALL in given else ""
+    return f"--declare {words}" if words else call
 
 
 def _smallest(space: WaySpace, attempts: Attempts, reduced: _Reduced) -> tuple[Way, Attempted, str]:
@@ -355,7 +404,10 @@ def _smallest(space: WaySpace, attempts: Attempts, reduced: _Reduced) -> tuple[W
 
 def _told(way: Way, violation: Violation, right: str) -> Violation:
     alone = "right with any one of these as usual" if len(way.meeting.values) > 1 else "right as usual"
-    return violation.told(f"with {way.words} ({alone}{right and f', and at {right}'})", **dict(way.meeting.values))
+    everywhere = f"; {judging(way)} judges it everywhere" if judging(way) else ""
+    return violation.told(
+        f"with {way.words} ({alone}{everywhere}{right and f', and at {right}'})", **dict(way.meeting.values)
+    )
 
 
 def _of_one(space: WaySpace, attempts: Attempts, way: Way) -> Outcome:
@@ -370,7 +422,7 @@ def _of_one(space: WaySpace, attempts: Attempts, way: Way) -> Outcome:
     return Outcome(violations=prefixed(found, f"with {way.words}", **dict(way.meeting.values)), fatal=attempted.fatal)
 
 
-def _space_of(subject: Subject) -> WaySpace | Outcome:
+def _space_of(subject: Subject, only: Collection[str] = ()) -> WaySpace | Outcome:
     """Returns the axes of a function, once it has been called; an outcome if a plain call ends the process."""
     setting = subject.setting
     columns = 40 if setting.has_heads else 129
@@ -378,7 +430,15 @@ def _space_of(subject: Subject) -> WaySpace | Outcome:
     called = call_on(subject, bits)
     if called.fatal or called.output is None:
         return Outcome(fatal=called.fatal)
-    space = WaySpace(subject, carries_gradient=_carries_gradient(subject, bits), taken_dimensions=MOST_DIMENSIONS)
+    carried = _carried(subject, bits)
+    if isinstance(carried, Outcome) and (carried.violations or carried.fatal):
+        return carried
+    if GRADIENT in only and (isinstance(carried, Outcome) or not carried.carries_gradient):
+        return Outcome(skipped=carried.note or f"{NOTHING_TO_TRY}its answer carries no gradient")
+    space = replace(
+        WaySpace(subject, note=carried.note) if isinstance(carried, Outcome) else carried,
+        taken_dimensions=MOST_DIMENSIONS,
+    )
     return replace(space, taken_dimensions=max((n for n in (2, 3, 4) if n == 2 or _is_right(space, n)), default=2))
 
 
@@ -399,19 +459,37 @@ def _is_right_as(attempts: Attempts, way: Way) -> bool:
     return not attempted.violations and attempted.refused is None
 
 
-def _carries_gradient(subject: Subject, bits: object) -> bool:
-    """True if an answer carries a gradient where the input, or each operand, requires one."""
-    from softcheck.probes.operand_gradients import OPERANDS, with_leaves
+def _carried(subject: Subject, bits: Bits) -> WaySpace | Outcome:
+    """Returns the space of a function by the gradient that its answer carries where the input, or each operand, requires one.
 
+    Returns an outcome where gradients are promised, and there are none.
+    """
     setting, function, operation = subject.setting, subject.variant.function, subject.variant.operation
-    if setting.declaration.backward is False:
-        return False
-    placed = place(bits, setting.fmt, PACKED, subject.device)  # type: ignore[arg-type]
+    is_judged = operation.operand_gradients is not None or operation.gradient is not None
+    if setting.declaration.backward is False or not is_judged:
+        return WaySpace(subject)
+    placed = place(bits, setting.fmt, PACKED, subject.device)
     if operation.operand_gradients is not None:
         if not isinstance(function, Adapted) or operation.arguments is None:
-            return False
+            return not_asked(subject, FindingKind.WRONG_GRADIENT, "the variant is called on the matrix itself")
         function, _ = with_leaves(function, OPERANDS)
     else:
         placed.view.requires_grad_()
-    returned = call_on_device(function, placed, setting.operation)
-    return isinstance(returned.output, torch.Tensor) and returned.output.requires_grad
+    with answers.kept() as whole:
+        returned = call_on_device(function, placed, setting.operation)
+    if returned.output is None:
+        refused = "; ".join(each.message for each in returned.violations)
+        return not_asked(
+            subject, FindingKind.RAISED, f"an input that requires one is refused: {refused}", fatal=returned.fatal
+        )
+    if not returned.output.requires_grad:
+        is_promised = setting.declaration.backward
+        return not_asked(subject, FindingKind.WRONG_GRADIENT, _NONE_CARRIED) if is_promised else WaySpace(subject)
+    parts = parts_of(whole[-1]).values() if whole else ()
+    carrying = [each for each in parts if isinstance(each, torch.Tensor) and each.requires_grad and each.numel()]
+    return WaySpace(
+        subject,
+        carries_gradient=True,
+        has_own_backward=not is_torchs_own(returned.output),
+        has_answers_beside=len(carrying) > 1,
+    )

@@ -4,10 +4,12 @@ import threading
 
 import pytest
 import torch
-from probe_helpers import conclusion, kinds
+from probe_helpers import conclusion, kinds, made_in, subject_of
 
 from softcheck import variant
 from softcheck.errors import UninterpretableError
+from softcheck.probes import meetings
+from softcheck.probes.space.plan import Plan
 
 
 class OfTwoForwards(torch.autograd.Function):
@@ -45,9 +47,12 @@ class OfPackedGradients(torch.autograd.Function):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_right_gradients_are_left_alone(dtype):
-    found = conclusion("gradients", lambda x: torch.softmax(x, dim=-1), dtype)
-    assert (found.findings, found.skipped) == ((), ())
-    assert found.trials > 5
+    assert made_in(lambda x: torch.softmax(x, dim=-1), dtype) == {}
+
+
+def test_right_gradients_are_left_alone_where_circumstances_meet():
+    found = conclusion("gradients", lambda x: torch.softmax(x, dim=-1), labels={"part/1-of-4"})
+    assert (found.findings, found.skipped, found.trials) == ((), (), 1)
 
 
 @pytest.mark.parametrize("alignment", ["top-left", "bottom-right"])
@@ -65,8 +70,7 @@ def test_a_query_that_sees_no_key_has_no_gradient_to_show(alignment, zero):
     declared = variant(
         parameters={"causal": alignment}, call="f(x)", dtypes=("float32",), fully_masked="zero" if zero else "nan"
     )
-    found = conclusion("gradients", declared(softmax))
-    assert kinds(found) == set(), [shown.violation.message for shown in found.findings]
+    assert made_in(declared(softmax)) == {}
 
 
 class OfTheLeastSum(torch.autograd.Function):
@@ -86,9 +90,11 @@ class OfTheLeastSum(torch.autograd.Function):
 
 
 def test_a_fully_masked_row_leaves_the_gradients_of_others_alone():
-    found = conclusion("gradients", OfTheLeastSum.apply, "float32")
-    assert {shown.violation.kind for shown in found.findings} == {"wrong_gradient"}
-    assert all("masked-row" in shown.label for shown in found.findings)
+    hidden = "contents=hidden rows"
+    found = made_in(OfTheLeastSum.apply, "float32", (), hidden, f"{hidden},gradient=varying")
+    assert {way: violation.kind for way, [violation] in found.items()} == {
+        f"{hidden},gradient=varying": "wrong_gradient"
+    }
 
 
 class ZeroWhereAllIsHidden(torch.autograd.Function):
@@ -107,17 +113,18 @@ class ZeroWhereAllIsHidden(torch.autograd.Function):
 
 
 @pytest.mark.parametrize(
-    ("function", "expected"),
-    [(ZeroWhereAllIsHidden.apply, {"masked-row-3x68"}), (lambda x: torch.ops.aten._safe_softmax(x, -1), set())],
+    ("function", "is_wrong"),
+    [(ZeroWhereAllIsHidden.apply, True), (lambda x: torch.ops.aten._safe_softmax(x, -1), False)],
     ids=["of-nan", "torch"],
 )
-def test_the_gradient_of_a_row_that_is_0_whatever_it_holds_is_0(function, expected):
+def test_the_gradient_of_a_row_that_is_0_whatever_it_holds_is_0(function, is_wrong):
     def declared(x):
         return function(x)
 
-    found = conclusion("gradients", variant(fully_masked="zero")(declared))
-    assert {shown.label for shown in found.findings} == expected
-    assert all("expected 0: the column is hidden" in shown.violation.message for shown in found.findings)
+    found = made_in(variant(fully_masked="zero")(declared), "float32", (), "contents=hidden rows,gradient=varying")
+    messages = [violation.message for violations in found.values() for violation in violations]
+    assert len(messages) == is_wrong
+    assert all("expected 0: the column is hidden" in message for message in messages)
 
 
 class OfRoundedProducts(torch.autograd.Function):
@@ -138,23 +145,23 @@ class OfRoundedProducts(torch.autograd.Function):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_products_may_be_rounded_to_the_format(dtype):
-    assert kinds(conclusion("gradients", OfRoundedProducts.apply, dtype)) == set()
+    assert made_in(OfRoundedProducts.apply, dtype) == {}
 
 
 def test_a_backward_needs_its_own_forward():
-    [shown] = conclusion("gradients", OfTwoForwards.apply).findings
-    assert shown.violation.kind == "wrong_gradient"
-    assert "after the forwards of" in shown.violation.message
+    found = made_in(OfTwoForwards.apply)
+    assert {way: violation.kind for way, [violation] in found.items()} == {"asked=in turn": "wrong_gradient"}
 
 
 def test_the_layout_of_the_output_gradient_matters():
-    [shown] = conclusion("gradients", OfPackedGradients.apply, "bfloat16").findings
-    assert "output gradient one number for each row" in shown.violation.message
+    found = made_in(OfPackedGradients.apply, "bfloat16", ("gradient",))
+    assert "gradient=one number for each row" in found
+    assert "gradient=varying" not in found
 
 
 def test_nothing_is_asked_where_no_gradient_is_carried_or_the_forward_is_wrong():
     assert kinds(conclusion("gradients", lambda x: torch.softmax(x.detach(), dim=-1))) == set()
-    assert kinds(conclusion("gradients", lambda x: torch.softmax(x * 1.01, dim=-1))) == set()
+    assert kinds(conclusion("gradients", lambda x: torch.softmax(x * 1.01, dim=-1), labels={"part/1-of-4"})) == set()
 
     def without_gradients(x):
         if x.requires_grad:
@@ -191,7 +198,11 @@ def declared(function, *, backward):
     [
         (lambda x: torch.softmax(x.detach(), dim=-1), "wrong_gradient", "the output carries none, and --backward"),
         (WithoutBackward.apply, "raised", "the backward raises NotImplementedError"),
-        (lambda x: x.numpy(), "raised", "an input that requires one is refused: RuntimeError: Can't call numpy()"),
+        (
+            lambda x: torch.from_numpy(x.numpy()).softmax(-1),
+            "raised",
+            "an input that requires one is refused: RuntimeError: Can't call numpy()",
+        ),
     ],
 )
 def test_gradients_that_are_promised_must_be_there(function, kind, words):
@@ -224,9 +235,10 @@ def keeps(ctx, x):
     ],
 )
 def test_a_backward_that_cannot_run_is_a_finding_though_nothing_is_promised(backward, kind, words):
-    found = conclusion("gradients", by_hand(keeps, backward)).findings
-    assert {str(shown.violation.kind) for shown in found} == {kind}
-    assert words in found[0].violation.message
+    found = made_in(by_hand(keeps, backward), "float32", (), "gradient=varying")
+    [[violation]] = found.values()
+    assert violation.kind == kind
+    assert words in violation.message
     assert conclusion("gradients", declared(by_hand(keeps, backward), backward=False)).findings == ()
 
 
@@ -248,9 +260,9 @@ class Detached(torch.nn.Module):
 
 @pytest.mark.parametrize("function", [WithoutBackward.apply, lambda x: without_formula(x), Detached()])  # noqa: PLW0108
 def test_a_function_that_says_that_it_has_no_backward_is_left_alone_with_a_note(function):
-    found = conclusion("gradients", declared(function, backward=None))
+    found = conclusion("gradients", declared(function, backward=None), effort="quick", labels={"part/1-of-4"})
     assert found.findings == ()
-    assert any(reason.startswith("gradients: ") for reason in found.skipped)
+    assert any(reason.startswith("gradients: ") for reason in found.notes)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
@@ -260,9 +272,7 @@ def test_a_compiled_backward_that_can_be_called_once_is_no_finding():
         return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
     function = torch.compile(softmax, fullgraph=True, dynamic=True, backend="aot_eager")
-    found = conclusion("gradients", declared(function, backward=None))
-    assert found.findings == ()
-    assert any("can be called only once for a forward" in reason for reason in found.skipped)
+    assert made_in(declared(function, backward=None), "float32", (), "asked=twice") == {}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there to be asked")
@@ -272,12 +282,12 @@ def test_a_backward_that_needs_a_gpu_is_no_finding():
         return grad
 
     with pytest.raises(UninterpretableError, match="can't run without a GPU"):
-        conclusion("gradients", by_hand(keeps, times_itself))
+        made_in(by_hand(keeps, times_itself))
 
 
 def test_promised_gradients_that_are_right_are_left_alone_and_unpromised_ones_are_not_judged():
-    assert conclusion("gradients", declared(lambda x: torch.softmax(x, dim=-1), backward=True)).findings == ()
-    assert conclusion("gradients", declared(OfTwoForwards.apply, backward=False)).trials == 0
+    assert made_in(declared(lambda x: torch.softmax(x, dim=-1), backward=True)) == {}
+    assert made_in(declared(OfTwoForwards.apply, backward=False)) == {}
 
 
 class Scaled(torch.nn.Module):
@@ -293,8 +303,8 @@ class Scaled(torch.nn.Module):
 
 @pytest.mark.parametrize("wrap", [Scaled, lambda function: torch.compile(function, backend="eager")])
 def test_gradients_of_modules_with_parameters_and_of_compiled_functions_are_judged(wrap):
-    assert conclusion("gradients", wrap(lambda x: torch.softmax(x, dim=-1))).findings == ()
-    assert kinds(conclusion("gradients", wrap(halved))) == {"wrong_gradient"}
+    assert made_in(wrap(lambda x: torch.softmax(x, dim=-1))) == {}
+    assert made_in(wrap(halved), "float32", (), "gradient=varying")
 
 
 def by_hand(forward, backward):
@@ -404,7 +414,7 @@ def test_the_gradient_of_an_expanded_row_may_be_laid_at_any_of_its_rows():
         is_repeated = len(x) > 1 and x.stride(0) == 0
         return torch.softmax(x[:1], dim=-1).repeat(len(x), 1) if is_repeated else torch.softmax(x, dim=-1)
 
-    assert conclusion("gradients", repeated, "bfloat16").findings == ()
+    assert made_in(repeated, "bfloat16", (), "layout=expanded,gradient=varying") == {}
 
 
 def saved_with_its_strides(ctx, x):
@@ -426,19 +436,23 @@ def rounded_where_a_gradient_is_asked(x):
 
 
 @pytest.mark.parametrize(
-    ("function", "kind", "label"),
+    ("function", "kind", "way"),
     [
-        (by_hand(saved_once, of_the_first_row), "wrong_gradient", "expanded"),
-        (by_hand(saved_with_its_strides, by_the_strides_of_then), "wrong_gradient", "saved-packed-3x71"),
-        (by_hand(saved_in_its_thread, of_its_thread), "wrong_gradient", "another-thread-2x1100"),
-        (rounded_where_a_gradient_is_asked, "masked_not_zero", "packed-3x129"),
-        (by_hand(saved, by_whole_chunks), "wrong_gradient", "tall"),
-        (by_hand(saved, into_the_output), "output_reused", "packed-3x129"),
-        (by_hand(saved, in_the_output), "output_reused", "packed-3x129"),
-        (by_hand(input_alone, of_input), "wrong_gradient", "overwritten-3x67"),
-        (by_hand(saved, of_a_square), "wrong_gradient", "transposed-17x17"),
-        (by_hand(saved, once), "wrong_gradient", "twice-3x66"),
-        (for_leaves, "wrong_gradient", "hidden-3x65"),
+        (by_hand(saved_once, of_the_first_row), "wrong_gradient", "layout=expanded,gradient=varying"),
+        (
+            by_hand(saved_with_its_strides, by_the_strides_of_then),
+            "wrong_gradient",
+            "layout=transposed,asked=with saved tensors packed",
+        ),
+        (by_hand(saved_in_its_thread, of_its_thread), "wrong_gradient", "asked=in another thread"),
+        (rounded_where_a_gradient_is_asked, "masked_not_zero", "contents=hidden columns,gradient=varying"),
+        (by_hand(saved, by_whole_chunks), "wrong_gradient", "rows=1027,gradient=varying"),
+        (by_hand(saved, into_the_output), "output_reused", "gradient=varying"),
+        (by_hand(saved, in_the_output), "output_reused", "gradient=varying"),
+        (by_hand(input_alone, of_input), "wrong_gradient", "asked=with the input overwritten"),
+        (by_hand(saved, of_a_square), "wrong_gradient", "columns=2,rows=2,gradient=varying"),
+        (by_hand(saved, once), "wrong_gradient", "asked=twice"),
+        (for_leaves, "wrong_gradient", "asked=of a hidden layer"),
     ],
     ids=[
         "expanded",
@@ -454,23 +468,31 @@ def rounded_where_a_gradient_is_asked(x):
         "hidden",
     ],
 )
-def test_gradients_that_are_wrong_in_some_ways_of_asking(function, kind, label):
-    found = {(shown.label, str(shown.violation.kind)) for shown in conclusion("gradients", function).findings}
-    assert (label, kind) in found
+def test_gradients_that_are_wrong_in_some_ways_of_asking(function, kind, way):
+    plain = way if way == "gradient=varying" else "gradient=varying"
+    found = made_in(function, "float32", (), way, plain)
+    assert kind in {str(violation.kind) for violation in found[way]}
+    assert (plain in found) == (way == plain)
+
+
+def test_the_plan_has_every_way_of_asking():
+    space = meetings._space_of(subject_of(lambda x: torch.softmax(x, dim=-1)))
+    ways = Plan(space.axes, space.excluded, [0]).ways(meetings.BUDGETS["normal"].calls)
+    for axis in space.axes:
+        assert {way.get(axis.name, axis.plain) for way in ways} == {*axis.values}
 
 
 def test_a_graph_for_the_output_gradient_alone_breaks_a_promise_only_where_there_is_one():
-    found = conclusion("gradients", by_hand(of_detached, from_detached))
-    assert kinds(found) == set()
-    assert any("silently missing" in reason for reason in found.skipped)
+    again = "asked=of the gradient"
+    assert made_in(by_hand(of_detached, from_detached), "float32", (), again) == {}
     promised = variant(backward=True)(lambda x: by_hand(of_detached, from_detached)(x))  # noqa: PLW0108
-    assert kinds(conclusion("gradients", promised)) == {"wrong_gradient"}
+    [violation] = made_in(promised, "float32", (), again)[again]
+    assert "silently missing" in violation.message
 
 
 def test_a_backward_that_is_marked_once_differentiable_is_not_silent():
     marked = by_hand(of_detached, torch.autograd.function.once_differentiable(from_detached))
-    found = conclusion("gradients", variant(backward=True)(lambda x: marked(x)))  # noqa: PLW0108
-    assert (found.findings, found.skipped) == ((), ())
+    assert made_in(variant(backward=True)(lambda x: marked(x))) == {}  # noqa: PLW0108
 
 
 def test_a_wrong_second_derivative_is_found():
@@ -478,9 +500,9 @@ def test_a_wrong_second_derivative_is_found():
         (y,) = ctx.saved_tensors
         return y * grad - y * (y.detach() * grad).sum(dim=-1, keepdim=True)
 
-    [shown] = conclusion("gradients", by_hand(saved, backward)).findings
-    assert shown.label == "second-derivative"
-    assert "the gradient of sum w dx" in shown.violation.message
+    [(way, [violation])] = made_in(by_hand(saved, backward)).items()
+    assert way == "asked=of the gradient"
+    assert "the gradient of sum w dx" in violation.message
 
 
 class OfNarrowRows(torch.autograd.Function):
@@ -505,9 +527,10 @@ def left_to_torch_in_wide_rows(x):
 
 
 def test_a_gradient_that_some_widths_lose_is_found():
-    [shown] = conclusion("gradients", lost_in_wide_rows).findings
-    assert "1 row of 2049 columns carries no gradient" in shown.violation.message
-    assert conclusion("gradients", left_to_torch_in_wide_rows).findings == ()
+    wide = "columns=4100,gradient=varying"
+    [[violation]] = made_in(lost_in_wide_rows, "float32", (), wide).values()
+    assert "the answer carries no gradient" in violation.message
+    assert made_in(left_to_torch_in_wide_rows) == {}
 
 
 class OfFiniteGradients(OfNarrowRows):
@@ -524,11 +547,10 @@ class OfUnbalancedGradients(OfNarrowRows):
 
 @pytest.mark.parametrize(
     ("function", "words"),
-    [(OfFiniteGradients, "varying, with a NaN"), (OfUnbalancedGradients, "one column less another")],
+    [(OfFiniteGradients, "with a NaN"), (OfUnbalancedGradients, "cancelling")],
 )
 def test_gradients_that_hold_nan_or_cancel_are_passed_on(function, words):
-    [shown] = conclusion("gradients", function.apply).findings
-    assert f"output gradient {words}" in shown.violation.message
+    assert [*made_in(function.apply)] == [f"gradient={words}"]
 
 
 def of_two_answers(lost):
@@ -562,9 +584,9 @@ def of_two_answers(lost):
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("lost", ["y", "lse", ""])
 def test_a_gradient_lost_beside_that_of_another_answer_is_found(lost, dtype):
-    found = conclusion("gradients", of_two_answers(lost), dtype)
-    assert kinds(found) == ({"wrong_gradient"} if lost else set())
-    assert all("output gradients of [0] and [1] at once" in shown.violation.message for shown in found.findings)
+    found = made_in(of_two_answers(lost), dtype)
+    assert [*found] == (["asked=of all answers"] if lost else [])
+    assert all("output gradients of [0] and [1] at once" in each.message for [each] in found.values())
 
 
 def test_an_answer_whose_gradient_is_refused_is_left_alone():
@@ -581,7 +603,7 @@ def test_an_answer_whose_gradient_is_refused_is_left_alone():
         return torch.softmax(x, dim=-1), Refusing.apply(x)
 
     declared = variant(call="f(x)[0]", dtypes=("float32",))(softmax)
-    assert conclusion("gradients", declared, labels={"answers-together"}).findings == ()
+    assert made_in(declared, "float32", (), "asked=of all answers") == {}
 
 
 class OfTheLogits(torch.autograd.Function):
@@ -604,9 +626,9 @@ class OfTheLogits(torch.autograd.Function):
 @pytest.mark.parametrize(
     ("function", "due"),
     [
-        (lambda x, bias: torch.softmax(x.float() * 4.0 + bias, dim=-1).to(x.dtype), set()),
-        (lambda x, bias: torch.softmax(x.float() * 4.0 + bias.detach(), dim=-1).to(x.dtype), set()),
-        (OfTheLogits.apply, {"wrong_gradient"}),
+        (lambda x, bias: torch.softmax(x.float() * 4.0 + bias, dim=-1).to(x.dtype), []),
+        (lambda x, bias: torch.softmax(x.float() * 4.0 + bias.detach(), dim=-1).to(x.dtype), []),
+        (OfTheLogits.apply, ["asked=by the bias"]),
     ],
     ids=["right", "constant", "scaled"],
 )
@@ -615,4 +637,4 @@ def test_the_gradient_by_a_bias_is_that_by_the_scaled_logits(function, due, dtyp
         return function(x, bias)
 
     declared = variant(parameters={"scale": 4.0}, call="f(x, bias)", dtypes=(dtype,))(softmax)
-    assert kinds(conclusion("gradients", declared, dtype, labels={"bias"})) == due
+    assert [*made_in(declared, dtype)] == due

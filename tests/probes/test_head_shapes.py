@@ -2,16 +2,18 @@
 
 import pytest
 import torch
-from probe_helpers import kinds
+from probe_helpers import made_in
 
+from softcheck.probes import meetings
 from softcheck.probes.base import Setting, Subject
-from softcheck.probes.head_shapes import PROBE
+from softcheck.probes.space.attempts import Attempts
+from softcheck.probes.space.way import Way
 from softcheck.variants.registry import load
 
 SDPA = "torch.nn.functional.scaled_dot_product_attention"
 
 
-def concluded(tmp_path, body, parameters="", dtype="float32"):
+def subject_of(tmp_path, body, parameters="", dtype="float32"):
     path = tmp_path / f"kernels{len(list(tmp_path.glob('*.py')))}.py"
     path.write_text(
         f'import torch\nimport softcheck\n@softcheck.variant(operation="attention", call="f(q, k, v)", parameters={{{parameters}}})\n'
@@ -20,50 +22,61 @@ def concluded(tmp_path, body, parameters="", dtype="float32"):
     )
     variant = load(f"{path}:attention")
     setting = Setting(declaration=variant.declaration, dtype=dtype, backend="interpreter")
-    subject = Subject(variant, setting, torch.device("cpu"))
-    return PROBE.conclude([(trial, PROBE.run(subject, trial)) for trial in PROBE.trials(setting)])
+    return Subject(variant, setting, torch.device("cpu"))
+
+
+def axes_of(subject):
+    return {axis.name: axis.values for axis in meetings._space_of(subject).axes}
+
+
+AXES = ("queries", "head_dim")
 
 
 def test_right_functions_are_left_alone(tmp_path):
-    found = concluded(tmp_path, f"    return {SDPA}(q, k, v)\n")
-    assert (found.findings, found.trials) == ((), 8)
+    assert made_in(subject_of(tmp_path, f"    return {SDPA}(q, k, v)\n"), "float32", AXES) == {}
 
 
 CROSS = f"    keys = q.shape[2]\n    return {SDPA}(q, k[:, :, :keys], v[:, :, :keys])\n"
 
 
 def test_keys_counted_by_queries_are_found_unless_there_are_as_many(tmp_path):
-    found = concluded(tmp_path, CROSS)
-    assert {shown.label for shown in found.findings} <= {"queries/1", "queries/7", "long/one-query"}
-    assert "square=1" in found.findings[0].violation.message
-    assert concluded(tmp_path, CROSS, '"square": 1').findings == ()
-    assert all("queries" in shown.label or shown.label == "long/one-query" for shown in found.findings)
-
-
-@pytest.mark.parametrize(("parameters", "trials"), [('"queries": 5', 4), ('"head_dim": 64', 5), ('"scale": 0.5', 5)])
-def test_declared_shapes_are_not_varied(tmp_path, parameters, trials):
-    assert concluded(tmp_path, f"    return {SDPA}(q, k, v, scale=0.5)\n", parameters).trials == trials
+    assert {*made_in(subject_of(tmp_path, CROSS), "float32", AXES)} == {"queries=1", "queries=7"}
+    assert "queries" not in axes_of(subject_of(tmp_path, CROSS, '"square": 1'))
 
 
 @pytest.mark.parametrize(
-    ("condition", "words"),
+    ("parameters", "axis"), [('"queries": 5', "queries"), ('"head_dim": 64', "head_dim"), ('"scale": 0.5', "head_dim")]
+)
+def test_declared_shapes_are_not_varied(tmp_path, parameters, axis):
+    subject = subject_of(tmp_path, f"    return {SDPA}(q, k, v, scale=0.5)\n", parameters)
+    assert {*AXES} - axes_of(subject).keys() == {axis}
+
+
+@pytest.mark.parametrize(
+    ("condition", "way"),
     [
-        ("k.shape[2] > 1024 and q.shape[2] == 1", "with queries=1 and 1100 keys"),
-        ("k.shape[2] > 2048 and q.shape[2] == 1", "with queries=1 and 4100 keys"),
-        ("k.shape[2] > 1024 and q.shape[2] > 1", "with 1100 keys"),
+        ("k.shape[2] > 1024 and q.shape[2] == 1", "columns=1100,queries=1"),
+        ("k.shape[2] > 2048 and q.shape[2] == 1", "columns=4100,queries=1"),
+        ("k.shape[2] > 1024 and q.shape[2] > 1", "columns=1100"),
     ],
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_tile_that_long_heads_lose_is_found(tmp_path, condition, words, dtype):
+def test_a_tile_that_long_heads_lose_is_found(tmp_path, condition, way, dtype):
     body = f"""    if {condition}:
         kept = torch.arange(k.shape[2]) // 64 != 5
         k, v = k[:, :, kept], v[:, :, kept]
     return {SDPA}(q, k, v)
 """
-    found = concluded(tmp_path, body, dtype=dtype)
-    assert words in found.findings[0].violation.message
-    promised = body.replace("return", "assert k.shape[2] <= 1000\n    return")
-    assert concluded(tmp_path, promised, dtype=dtype).findings == ()
+    assert made_in(subject_of(tmp_path, body, dtype=dtype), dtype, (), way)
+    assert made_in(subject_of(tmp_path, f"    return {SDPA}(q, k, v)\n", dtype=dtype), dtype, (), way) == {}
+
+
+def test_the_plan_has_long_heads_and_chunks_behind_a_cache(tmp_path):
+    subject = subject_of(tmp_path, f"    return {SDPA}(q, k, v)\n", '"causal": "bottom-right"')
+    space = meetings._space_of(subject)
+    always = [str(way) for way in space.always]
+    assert always[:3] == ["columns=1100", *(f"columns={n},contents=adversarial,queries=1" for n in (1100, 4100))]
+    assert always[3:] == [f"columns=99,queries={n}" for n in (96, 98, 93, 86, 78)]
 
 
 def test_a_last_tile_that_chunks_behind_a_cache_lose_is_found(tmp_path):
@@ -73,32 +86,36 @@ def test_a_last_tile_that_chunks_behind_a_cache_lose_is_found(tmp_path):
         seen[:, -1] = False
     return {SDPA}(q, k, v, attn_mask=seen)
 """
-    # torch gives a query that sees no key 0, and 100 queries on 70 keys have some.
     wrong, right = (
-        [one for one in concluded(tmp_path, text, '"causal": "bottom-right"').findings if one.label != "queries/100"]
+        made_in(subject_of(tmp_path, text, '"causal": "bottom-right"'), "float32", (), "columns=99,queries=96")
         for text in (body, body.replace("0 < before < 7", "False"))
     )
-    assert [one.label for one in wrong] == ["queries/behind-a-cache"]
-    assert "with queries=96 and 99 keys" in wrong[0].violation.message
-    assert right == []
+    assert wrong
+    assert right == {}
 
 
 def test_longer_heads_than_declared_are_not_tried(tmp_path):
     path = tmp_path / "short.py"
     path.write_text(
-        'import softcheck\n@softcheck.variant(operation="attention", call="f(q, k, v)", max_columns=1024)\ndef attention(q, k, v):\n    ...\n',
+        'import softcheck\nimport torch\n@softcheck.variant(operation="attention", call="f(q, k, v)", max_columns=1024)\n'
+        f"def attention(q, k, v):\n    return {SDPA}(q, k, v)\n",
         encoding="utf-8",
     )
-    setting = Setting(declaration=load(f"{path}:attention").declaration, dtype="float32", backend="cuda")
-    assert not any(trial.label.startswith("long") for trial in PROBE.trials(setting))
+    variant = load(f"{path}:attention")
+    setting = Setting(declaration=variant.declaration, dtype="float32", backend="interpreter")
+    columns = axes_of(Subject(variant, setting, torch.device("cpu")))["columns"]
+    assert max(map(int, columns)) <= 1024
 
 
 def test_a_scale_for_one_dimension_is_found(tmp_path):
-    found = concluded(tmp_path, f"    return {SDPA}(q, k, v, scale=0.125)\n")
-    assert "ulp_exceeds_bound" in kinds(found)
-    assert all(shown.label.startswith("head_dim") for shown in found.findings)
+    subject = subject_of(tmp_path, f"    return {SDPA}(q, k, v, scale=0.125)\n")
+    space = meetings._space_of(subject)
+    found = meetings._Part(space, Attempts(space, 0)).of([Way.parse("head_dim=32", space.axes)])
+    assert found.ways == ("head_dim=32",)
 
 
 def test_an_exception_is_no_finding(tmp_path):
-    body = f"    assert q.shape == k.shape and q.shape[-1] == 64\n    return {SDPA}(q, k, v)\n"
-    assert concluded(tmp_path, body).findings == ()
+    subject = subject_of(tmp_path, f"    assert q.shape == k.shape and q.shape[-1] == 64\n    return {SDPA}(q, k, v)\n")
+    space = meetings._space_of(subject)
+    ways = [Way.parse(text, space.axes) for text in ("queries=7", "head_dim=32")]
+    assert meetings._Part(space, Attempts(space, 0)).of(ways).violations == ()

@@ -5,24 +5,29 @@ from pathlib import Path
 
 import pytest
 import torch
-from probe_helpers import kinds
+from probe_helpers import kinds, made_in
 
 from oracles.formats import FORMATS
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import model
 from softcheck.operations.registry import operation
+from softcheck.probes import meetings
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.registry import load as load_probe
+from softcheck.probes.space.plan import Plan
 from softcheck.variants.registry import load
 
 KERNELS = Path(__file__).parents[1] / "kernels" / "attentions.py"
 
 
-def conclude(probe, function, dtype="float32"):
+def subject_of(function, dtype="float32"):
     variant = load(f"{KERNELS}:{function}")
-    subject = Subject(
-        variant, Setting(declaration=variant.declaration, dtype=dtype, backend="interpreter"), torch.device("cpu")
-    )
+    setting = Setting(declaration=variant.declaration, dtype=dtype, backend="interpreter")
+    return Subject(variant, setting, torch.device("cpu"))
+
+
+def conclude(probe, function, dtype="float32"):
+    subject = subject_of(function, dtype)
     found = load_probe(probe)
     return found.conclude([(trial, found.run(subject, trial)) for trial in found.trials(subject.setting)])
 
@@ -90,36 +95,48 @@ def test_one_part_is_right_and_three_lose_keys():
 )
 def test_right_gradients_by_queries_keys_and_values_keep_their_bound(function):
     for dtype in ("float16", "bfloat16", "float32") if function == "with_shared_keys" else ("float16", "float32"):
-        found = conclude("gradients", function, dtype)
-        assert found.findings == ()
-        assert found.trials == {"by_length": 8, "capped_then_biased": 11}.get(function, 10)
-        assert found.skipped == ()
+        assert made_in(subject_of(function, dtype)) == {}
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "way", "said"),
     [
-        ("without_the_mean", "gradient by q"),
-        ("mean_of_eight_bits", "gradient by q"),
-        ("last_gradient_lost", "gradient by v"),
-        ("without_a_gradient", "the declaration promises one"),
-        ("gradient_taken_for_packed", "for an output gradient whose rows lie apart: gradient by"),
-        ("expanded_gradient_lost", "for the gradient of a sum, 1 expanded: gradient by"),
-        ("answer_gone_after_a_backward", "with retain_graph=True, twice: gradient by"),
-        ("logarithm_of_the_last_forward", "of two forwards, whose backwards come after both: gradient by"),
-        ("backward_from_the_first_key", "of 20 queries: gradient by"),
-        ("gradient_of_queries_that_see_nothing", "of 40 queries: gradient by"),
-        ("shared_bias_of_the_last_batch", "of a bias that all batches share: gradient by bias"),
-        ("cap_without_its_derivative", "gradient by q"),
-        ("half_of_the_bias_gradient", "where bias alone asks for one: gradient by bias"),
-        ("sink_gradient_of_the_first_batch", "where sinks alone asks for one: gradient by sinks"),
-        ("hidden_keys_get_a_gradient", "gradient by q"),
+        ("without_the_mean", "gradient=varying", "gradient by q"),
+        ("mean_of_eight_bits", "gradient=varying", "gradient by q"),
+        ("last_gradient_lost", "gradient=varying", "gradient by v"),
+        ("gradient_taken_for_packed", "gradient=apart", "gradient by"),
+        ("expanded_gradient_lost", "gradient=ones expanded", "gradient by"),
+        ("answer_gone_after_a_backward", "asked=twice", "gradient by"),
+        ("logarithm_of_the_last_forward", "asked=in turn", "gradient by"),
+        ("backward_from_the_first_key", "gradient=varying,queries=7", "gradient by"),
+        ("gradient_of_queries_that_see_nothing", "gradient=varying,queries=100", "gradient by"),
+        ("shared_bias_of_the_last_batch", "asked=by a bias that batches share", "gradient by bias"),
+        ("cap_without_its_derivative", "gradient=varying", "gradient by q"),
+        ("half_of_the_bias_gradient", "asked=by bias alone", "gradient by bias"),
+        ("sink_gradient_of_the_first_batch", "asked=by sinks alone,rows=6", "gradient by sinks"),
+        ("hidden_keys_get_a_gradient", "gradient=varying", "gradient by q"),
     ],
 )
-def test_wrong_gradients_are_found(function, said):
-    found = conclude("gradients", function)
+def test_wrong_gradients_are_found(function, way, said):
+    [[violation]] = made_in(subject_of(function), "float32", (), way).values()
+    assert violation.kind == "wrong_gradient"
+    assert said in violation.message
+    plain = {"gradient=varying", *(f"gradient=varying,{part}" for part in way.split(",")[1:])} - {way}
+    assert all(made_in(subject_of(function), "float32", (), each) == {} or "twice" in way for each in plain)
+
+
+def test_a_promised_gradient_that_is_not_there_is_found():
+    found = conclude("gradients", "without_a_gradient")
     assert kinds(found) == {"wrong_gradient"}
-    assert said in found.findings[0].violation.message
+    assert "backward=True promises one" in found.findings[0].violation.message
+
+
+@pytest.mark.parametrize("function", ["differentiable", "capped_then_biased", "capped_with_sinks", "with_mask"])
+def test_the_plan_of_heads_has_every_way_of_asking(function):
+    space = meetings._space_of(subject_of(function))
+    ways = Plan(space.axes, space.excluded, [0]).ways(meetings.BUDGETS["normal"].interpreted_heads)
+    for axis in space.axes:
+        assert {way.get(axis.name, axis.plain) for way in ways} == {*axis.values}
 
 
 @pytest.mark.parametrize(

@@ -4,29 +4,37 @@ from pathlib import Path
 
 import pytest
 import torch
-from probe_helpers import kinds
+from probe_helpers import made_in
 
 from softcheck.calling.call import place
 from softcheck.cases.case import PACKED
-from softcheck.probes import registry
+from softcheck.probes import meetings
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.helpers import ordinary_rows
+from softcheck.probes.space.attempts import Attempts
+from softcheck.probes.space.plan import Plan
+from softcheck.probes.space.way import Way
 from softcheck.variants.registry import load
 
 FUNCTIONS = Path(__file__).with_name("functions_with_options.py")
 LOSS, ATTENTION = "@operation=cross_entropy", "@operation=attention"
 
 
-def concluded(function, dtype="float32"):
-    """The outcome of each trial by its label, and the conclusion."""
+def subject_of(function, dtype="float32"):
     variant = load(f"{FUNCTIONS}:{function}")
     setting = Setting(declaration=variant.declaration, dtype=dtype, backend="interpreter")
     subject = Subject(variant, setting, torch.device("cpu"))
     # The first call finds how the function is called.
     variant.function(place(ordinary_rows(3, 33, setting.fmt), setting.fmt, PACKED, subject.device).view)
-    probe = registry.load("options")
-    done = [(trial, probe.run(subject, trial)) for trial in probe.trials(setting)]
-    return {trial.label: outcome for trial, outcome in done}, probe.conclude(done)
+    return subject
+
+
+def found_in(function, way):
+    """What a report says of a way, the smallest meeting that is wrong in it, and remarks."""
+    space = meetings._space_of(subject_of(function))
+    attempts = Attempts(space, 0)
+    outcome = meetings._Part(space, attempts).of([Way.parse(way, space.axes)])
+    return outcome.violations, outcome.ways, attempts.notes
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
@@ -34,66 +42,116 @@ def concluded(function, dtype="float32"):
     ("function", "tried"),
     [
         (f"loss{LOSS}", {"ignore_index", "label_smoothing", "reduction", "scale", "softcap"}),
-        ("softmax", {"scale", "temperature", "mask"}),
+        ("softmax", {"scale", "temperature", "call"}),
         (f"attention{ATTENTION}", {"masked", "biased", "causal", "scale", "groups"}),
     ],
 )
 def test_right_functions_are_left_alone(function, tried, dtype):
-    outcomes, found = concluded(function, dtype)
-    assert found.findings == ()
-    assert {label for label, outcome in outcomes.items() if outcome.skipped is None} == tried
+    subject = subject_of(function, dtype)
+    assert made_in(subject, dtype, tried) == {}
+    axes = {axis.name for axis in meetings._space_of(subject).axes if not axis.is_promised}
+    assert axes - {"dims", "queries", "head_dim"} == tried
 
 
 @pytest.mark.parametrize(
-    ("function", "label", "kind", "option"),
+    ("function", "way", "kind", "option"),
     [
-        (f"class_zero_is_never_ignored{LOSS}", "ignore_index", "ulp_exceeds_bound", "--declare ignore_index=0"),
-        (f"smoothed_by_one_class_less{LOSS}", "label_smoothing", "ulp_exceeds_bound", "--declare label_smoothing=0.1"),
-        (f"mean_of_all_rows{LOSS}", "reduction", "ulp_exceeds_bound", "--declare reduction=mean"),
-        (f"gradient_without_the_smoothing{LOSS}", "label_smoothing", "wrong_gradient", "--declare label_smoothing=0.1"),
         (
-            f"target_without_the_scale{LOSS}",
-            "scale",
+            f"class_zero_is_never_ignored{LOSS}",
+            "columns=2,ignore_index=0",
             "ulp_exceeds_bound",
-            "scale=0.5 given as logits_scale_factor, which nobody declares (--declare scale=0.5",
+            "--declare ignore_index=0",
         ),
-        ("temperature_kept_from_zero", "temperature", "ulp_exceeds_bound", "--call 'f(x, temperature=temperature)'"),
-        ("mask_of_whole_tiles", "mask", "masked_not_zero", "called as f(x, mask=mask)"),
-        (f"causal_one_key_late{ATTENTION}", "causal", "ulp_exceeds_bound", "--declare causal=top-left"),
-        (f"heads_dealt_in_turn{ATTENTION}", "groups", "ulp_exceeds_bound", "--declare groups=2"),
-        (f"tiles_of_the_first_batch{ATTENTION}", "masked", "ulp_exceeds_bound", "--declare masked=1"),
-        ("few_hidden_columns_are_listed", "mask", "nan_mismatch", "called as f(x, keep=keep)"),
+        (
+            f"smoothed_by_one_class_less{LOSS}",
+            "label_smoothing=0.1",
+            "ulp_exceeds_bound",
+            "--declare label_smoothing=0.1",
+        ),
+        (
+            f"mean_of_all_rows{LOSS}",
+            "columns=1120,reduction=mean",
+            "ulp_exceeds_bound",
+            "--declare reduction=mean",
+        ),
+        (
+            f"gradient_without_the_smoothing{LOSS}",
+            "label_smoothing=0.1,gradient=varying",
+            "wrong_gradient",
+            "--declare label_smoothing=0.1",
+        ),
+        (f"target_without_the_scale{LOSS}", "scale=0.5", "ulp_exceeds_bound", "--declare scale=0.5"),
+        ("temperature_kept_from_zero", "temperature=0.5", "ulp_exceeds_bound", "--declare scale=0.5"),
+        (
+            "mask_of_whole_tiles",
+            "contents=hidden columns,call=f(x; mask:mask)",
+            "ulp_exceeds_bound",
+            "--call 'f(x, mask=mask)'",
+        ),
+        (f"causal_one_key_late{ATTENTION}", "causal=top-left", "ulp_exceeds_bound", "--declare causal=top-left"),
+        (f"heads_dealt_in_turn{ATTENTION}", "rows=6,groups=2", "ulp_exceeds_bound", "--declare groups=2"),
+        (
+            f"tiles_of_the_first_batch{ATTENTION}",
+            "rows=6,contents=a short first row,masked=1",
+            "ulp_exceeds_bound",
+            "--declare masked=1",
+        ),
+        (
+            "few_hidden_columns_are_listed",
+            "rows=17,contents=a short first row,call=f(x; keep:keep)",
+            "nan_mismatch",
+            "--call 'f(x, keep=keep)'",
+        ),
         (
             "mask_written_into_the_kept_one",
-            "beside-causal",
+            "causal=top-left,before=a mask and a causal flag",
             "ulp_exceeds_bound",
-            "causal=top-left after a call as f(x, keep",
+            "--declare causal=top-left",
         ),
     ],
 )
-def test_a_fault_behind_an_option_is_found_with_what_judges_it_everywhere(function, label, kind, option):
-    outcomes, found = concluded(function)
-    assert {name for name, outcome in outcomes.items() if outcome.violations} == {label}
-    assert kind in kinds(found)
-    assert option in found.findings[0].violation.message
+def test_a_fault_behind_an_option_is_found_with_what_judges_it_everywhere(function, way, kind, option):
+    violations, ways, _ = found_in(function, way)
+    assert kind in {str(violation.kind) for violation in violations}, (violations, ways)
+    assert option in violations[0].message
+    assert {part.partition("=")[0] for part in ways[0].split(",")} <= {
+        part.partition("=")[0] for part in way.split(",")
+    }
 
 
 @pytest.mark.parametrize(
-    ("function", "label", "words"),
+    ("function", "way", "words"),
     [
-        (f"twice_the_squared_logarithm{LOSS}", "z_loss", "none that the name promises; --declare z_loss=0.0001 judges"),
-        (f"scale_of_the_loss{LOSS}", "scale", "none that the name promises; --declare scale=0.5 judges"),
-        (f"causal_refused{ATTENTION}", "causal", "refused, and nothing promises it"),
-        ("softmax@scale=0.5", "scale", "takes no option"),
-        ("softmax(x)", "scale", "takes no option"),
-        ("softmax", "causal", "takes no option"),
+        (
+            f"twice_the_squared_logarithm{LOSS}",
+            "z_loss=0.5",
+            "none that the name promises; --declare z_loss=0.5 judges",
+        ),
+        (f"scale_of_the_loss{LOSS}", "scale=0.5", "none that the name promises; --declare scale=0.5 judges"),
+        (f"causal_refused{ATTENTION}", "causal=top-left", ""),
     ],
 )
-def test_what_an_option_may_mean_otherwise_or_refuses_is_said_and_is_no_finding(function, label, words):
-    outcomes, found = concluded(function)
-    assert found.findings == ()
-    assert words in outcomes[label].skipped
+def test_what_an_option_may_mean_otherwise_or_refuses_is_no_finding(function, way, words):
+    violations, _, notes = found_in(function, way)
+    assert violations == ()
+    assert not words or any(words in note for note in notes)
+
+
+def test_what_is_given_is_no_option():
+    axes = {axis.name for axis in meetings._space_of(subject_of("softmax(x)")).axes}
+    assert axes.isdisjoint({"scale", "temperature", "call", "causal"})
 
 
 def test_what_is_wrong_without_an_option_too_is_left_to_others():
-    assert concluded("wrong_by_itself")[1].findings == ()
+    assert found_in("wrong_by_itself", "scale=0.5")[0] == ()
+
+
+@pytest.mark.parametrize("function", [f"loss{LOSS}", "softmax", f"attention{ATTENTION}"])
+def test_the_plan_has_every_value_of_an_option(function):
+    space = meetings._space_of(subject_of(function))
+    budget = meetings.BUDGETS["normal"]
+    ways = Plan(space.axes, space.excluded, [0]).ways(
+        budget.interpreted_heads if "attention" in function else budget.calls
+    )
+    for axis in space.axes:
+        assert {way.get(axis.name, axis.plain) for way in ways} == {*axis.values}, axis.name

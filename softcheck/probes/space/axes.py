@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,19 +15,27 @@ from softcheck.operations.operation import Parameter, value_in_words
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import parameters_of
 from softcheck.probes.histories.modes import ANY_ALGORITHM, COMPILED, REQUIRES_GRAD, in_mode, modes
+from softcheck.probes.judged_gradients import judged_by
 from softcheck.probes.operand_moves import TOGETHER, layouts_of_operands
-from softcheck.probes.options import TEMPERATURE, VALUES
+from softcheck.probes.options import TEMPERATURE, VALUES, operand_calls, temperature_call
 from softcheck.probes.space import contents, strides
-from softcheck.probes.space.way import Way, WayAxis, names_of
+from softcheck.probes.space import output_gradients as og
+from softcheck.probes.space.way import DECLARED, Way, WayAxis, names_of
 from softcheck.probes.torch_options import own_function
 from softcheck.variants.adapt import Adapted, operands_of
 from softcheck.variants.source import Source, is_compiled_by_torch, launches_kernels, source_of
 
 COLUMNS, ROWS, DIMS, LAYOUT, OFFSET, CONTENTS = "columns", "rows", "dims", "layout", "offset", "contents"
-OTHERS, GRADIENT, MODE, SETTINGS, BEFORE, OUT = "other rows", "gradient", "mode", "settings", "before", "out"
+OTHERS, GRADIENT, ASKED, MODE, SETTINGS, BEFORE, OUT = (
+    *("other rows", "gradient", "asked", "mode", "settings", "before", "out"),
+)
 OPERAND = "layout of "
 """Begins the name of the axis of an operand's layout."""
 NONE = "none"
+CALL = "call"
+"""The axis of calls with a mask, or another operand, that the function's own call leaves out."""
+MASK_AND_CAUSAL = "a mask and a causal flag"
+"""A call before: what it leaves behind, such as a mask that is kept and written into, another call may meet."""
 
 MOST_DIMENSIONS = 5
 """Dimensions of the largest tensors, where they are declared."""
@@ -41,30 +49,26 @@ _MOST_LOGITS = 2**21
 _ALIGNMENT = 16
 """Bytes of the widest load of one thread."""
 _PLAIN_OF_HEADS, _COLUMNS_OF_HEADS = 40, (1, 2, 65, 130, 200)
+_LONG, _LONG_ON_GPU = (1100,), (1100, 2050)
+"""Keys of long heads with as many queries, each of which takes a second to judge without a GPU."""
+_LONG_OF_ONE, _LONG_OF_ONE_ON_GPU = (1100, 4100), (1030, 1100, 2050, 4100, 8200, 16_400, 33_000)
+"""Keys of heads with a single query, which many programs may share."""
+_BEHIND_A_CACHE, _BEFORE_IT = 99, (3, 1, 6, 13, 21)
+"""Keys of heads, and of these the keys before the first query: a chunk of a prompt behind a cache, whose length fills no tile."""
 _PLAIN_ROWS, _ROWS = 3, (1, 2, 8, 17)
 _PLAIN_HEADS, _HEADS = 2, (1, 6)
 _WIDEST, _WIDEST_INTERPRETED = 2**16 + 1, 2**14 + 1
 _MOST_ELEMENTS, _MOST_ELEMENTS_OF_TORCH, _MOST_ELEMENTS_INTERPRETED = 2**21, 2**17, 2**16
 _MOST_ROWS, _MOST_ROWS_INTERPRETED = 2051, 70
+_TALL_ON_GPU, _TALL, _TALL_INTERPRETED = 4099, 1027, 259
 _MOST_OWN, _MOST_OWN_QUERIES = 6, 4
 """Sizes of a variant's source that are levels of an axis."""
 _MOST_QUERIES = 300
-GRADIENTS = (
-    "varying",
-    "expanded",
-    "one row expanded",
-    "transposed",
-    "every second column",
-    "twice",
-    "interleaved",
-    "of a hidden layer",
-)
-"""Output gradients and ways to ask for one, beside none."""
-GRADIENTS_OF_HEADS = ("varying", "expanded", "apart", "twice", "in turn", "by q alone", "by k alone", "by v alone")
 ALIKE, OF_ALL_KINDS = "alike", "of all kinds"
 """Contents of the rows beside the first: those of the first, or others in each."""
 EARLIER = (
     *("wider rows", "narrower rows", "more rows", "another dtype", "another layout", "rows of NaN"),
+    MASK_AND_CAUSAL,
     *("the same storage", "a failed allocation", "another option", "a backward", "refused memory for the answer"),
 )
 """Calls before the one that is judged."""
@@ -92,6 +96,12 @@ class WaySpace:
     subject: Subject
     carries_gradient: bool = False
     """True if an output carries a gradient where its input requires one."""
+    has_own_backward: bool = False
+    """True if that is of a backward that is not torch's."""
+    has_answers_beside: bool = False
+    """True if tensors beside the answer carry one too."""
+    note: str | None = None
+    """A remark where no gradient can be asked for."""
     taken_dimensions: int = 2
     """Dimensions of the largest tensors of ordinary rows for which the answer is right, whatever is declared."""
     source: Source = field(init=False)
@@ -113,8 +123,10 @@ class WaySpace:
             WayAxis(OFFSET, self._offsets, is_core=True),
             *(WayAxis(OPERAND + name, names_of(moves), is_core=True) for name, moves in self._operands().items()),
             *(WayAxis(name, values, is_core=True, is_promised=False) for name, values in self._options().items()),
-            *(WayAxis(name, ("as declared", *sizes), is_promised=False) for name, sizes in self._heads().items()),
-            WayAxis(GRADIENT, self._gradients(), is_core=True),
+            WayAxis(CALL, ("as usual", *names_of(self.calls.values())), is_core=True, is_promised=False),
+            *(WayAxis(name, (DECLARED, *sizes), is_promised=False) for name, sizes in self._heads().items()),
+            WayAxis(GRADIENT, self._gradients, is_core=True),
+            WayAxis(ASKED, self._asked),
             WayAxis(MODE, names_of((NONE, *(mode for mode in self._modes if not _is_of_settings(mode))))),
             WayAxis(SETTINGS, names_of((NONE, *filter(_is_of_settings, self._modes)))),
             WayAxis(BEFORE, (NONE, *self._earlier())),
@@ -122,6 +134,27 @@ class WaySpace:
         )
         free = _OF_ANY_SIZE if self.is_compiled_by_torch else _NOT_COMPILED_FOR
         return tuple(replace(axis, compiles=axis.name not in free) for axis in found if len(axis.values) > 1)
+
+    @property
+    def always(self) -> list[Way]:
+        """Ways that are too dear to meet others, and are made all the same: long heads, and the gradient of many rows."""
+        if self.subject.setting.has_heads:
+            return [Way(tuple((name, str(value)) for name, value in way.items())) for way in self._long_heads()]
+        is_tall = self._is_interpreted and self._tall is not None
+        return [Way(((ROWS, str(_TALL_INTERPRETED)), (GRADIENT, og.VARYING)))] if is_tall else []
+
+    def _long_heads(self) -> Iterator[Mapping[str, object]]:
+        setting = self.subject.setting
+        known, most = setting.operation.parameters, setting.declaration.promised_columns(setting.dtype) or math.inf
+        of_one = [n for n in (_LONG_OF_ONE_ON_GPU if setting.on_gpu else _LONG_OF_ONE) if n <= most]
+        if known["queries"]:
+            yield from ({COLUMNS: n, CONTENTS: contents.ADVERSARIAL} for n in of_one)
+            return
+        yield from ({COLUMNS: n} for n in (_LONG_ON_GPU if setting.on_gpu else _LONG) if n <= most)
+        if not known["square"]:
+            yield from ({COLUMNS: n, CONTENTS: contents.ADVERSARIAL, "queries": 1} for n in of_one)
+        if known["causal"] and not known["square"] and most >= _BEHIND_A_CACHE:
+            yield from ({COLUMNS: _BEHIND_A_CACHE, "queries": _BEHIND_A_CACHE - before} for before in _BEFORE_IT)
 
     @cached_property
     def is_compiled_by_torch(self) -> bool:
@@ -169,7 +202,8 @@ class WaySpace:
         given, function = dict(way.values), self.subject.variant.function
         own = function.open_options if isinstance(function, Adapted) else {}
         own |= {"scale": own[TEMPERATURE]} if TEMPERATURE in own and "scale" not in own else {}
-        found = [own.get(name, name) for name in given if name in VALUES or name in HEADS]
+        found = [own.get(name, name) for name in given if name in VALUES or name in HEADS or name == TEMPERATURE]
+        found += [name for name, call in self.calls.items() if names_of([call])[0] == given.get(CALL)]
         found += [self.out_parameter] if OUT in given and self.out_parameter else []
         return found + ([self.dim_parameter] if " over " in given.get(DIMS, "") and self.dim_parameter else [])
 
@@ -204,17 +238,27 @@ class WaySpace:
         """True if the values of a way can't stand together, or make too large a call."""
         given = dict(way.values)
         dims, place = _dims_of(given.get(DIMS, "2"))
-        gradient, mode, layout = given.get(GRADIENT), given.get(MODE, ""), given.get(LAYOUT, strides.PACKED)
+        mode, layout, asked = given.get(MODE, ""), given.get(LAYOUT, strides.PACKED), given.get(ASKED, og.ONCE)
+        gradient = bool(given.keys() & {GRADIENT, ASKED})
         settings = given.get(SETTINGS, "")
         sizes = given.keys() & {COLUMNS, ROWS, DIMS}
+        # Each row of a kernel costs its time where Triton's interpreter runs it.
+        is_tall = self._is_interpreted and given.get(ROWS) == str(_TALL_INTERPRETED)
         is_sized = len(sizes) > 1 or (COLUMNS in given and strides.weight(layout) > 1)
-        # Gradients of elements that share memory add up, wherever a backward leaves them.
-        has_none = layout in strides.SHARED or any(word in mode for word in _SILENT_MODES) or OUT in given
+        # Gradients of elements that share memory add up, wherever a backward leaves them: those of rows that are one are judged together.
+        is_shared = layout in strides.SHARED and not (
+            layout == strides.EXPANDED and given.keys().isdisjoint({DIMS, ASKED}) and given.get(GRADIENT) == og.VARYING
+        )
+        has_none = is_shared or any(word in mode for word in _SILENT_MODES) or OUT in given
         of_heads = self._has_heads and not given.keys().isdisjoint({MODE, SETTINGS, BEFORE, LAYOUT, OFFSET})
+        of_plain = {CONTENTS, OTHERS, GRADIENT, MODE, SETTINGS, DIMS} if asked in og.OF_PLAIN_ROWS else set()
         return (
             (is_sized and self._is_large(way))
-            or (bool(gradient) and (has_none or of_heads))
-            or (bool(gradient) and mode == REQUIRES_GRAD)
+            or (gradient and (has_none or of_heads or mode == REQUIRES_GRAD))
+            or not given.keys().isdisjoint(of_plain)
+            # Rows of heads whose gradients are judged otherwise, or which a batch shares, are as many as these take.
+            or (asked == og.SHARED_BIAS and not given.keys().isdisjoint({ROWS, GRADIENT}))
+            or (is_tall and given != {ROWS: given[ROWS], GRADIENT: og.VARYING})
             or not strides.fits(layout, dims)
             or (OTHERS in given and self.rows_of(way) == 1)
             # One operand's own layout leaves the others packed: matrices that are all operands have no layout of the input then.
@@ -226,12 +270,24 @@ class WaySpace:
             # Nobody says where the first of fewer queries than keys stands, nor in which dtype an option's number is kept.
             or ("queries" in given and ("causal" in given or "window" in given))
             or ("default_dtype" in settings and any(name in VALUES for name in given))
+            or (CALL in given and (OUT in given or any(self._is_optional(name) for name in given)))
+            or (TEMPERATURE in given and "scale" in given)
             or (OUT in given and place != -1)
             or (given.get(OUT) == EXCHANGED and dims == 2)
             or (OPERAND + TOGETHER in given and any(OPERAND in each and TOGETHER not in each for each in given))
             # Each shape and layout is compiled for anew, which takes seconds.
             or ("torch.compile" in settings and bool(given.keys() & {COLUMNS, ROWS, DIMS, LAYOUT, OFFSET, BEFORE}))
         )
+
+    @cached_property
+    def calls(self) -> Mapping[str, str]:
+        """Calls with an operand that the function's own call leaves out, by its parameter."""
+        is_asked = self.subject.setting.operation.arguments is not None
+        return operand_calls(self.subject.variant.function) if is_asked else {}
+
+    @staticmethod
+    def _is_optional(axis: str) -> bool:
+        return axis in VALUES or axis in HEADS or axis == TEMPERATURE or axis.startswith(OPERAND)
 
     @cached_property
     def _has_operands_alone(self) -> bool:
@@ -293,13 +349,21 @@ class WaySpace:
         taken = (n for n in dict.fromkeys((plain, *usual, *self._own_sizes(widest))) if setting.takes(n))
         return tuple(str(n) for n in taken if setting.operation.per_logit(n) * n < _MOST_LOGITS) or ("1",)
 
+    @property
+    def _tall(self) -> int | None:
+        """Rows of a tall matrix whose gradient is asked for: a backward may take them in chunks."""
+        setting = self.subject.setting
+        if not self.carries_gradient or setting.has_row_calls:
+            return None
+        return _TALL_ON_GPU if setting.on_gpu else _TALL_INTERPRETED if self._is_interpreted else _TALL
+
     @cached_property
     def _rows(self) -> tuple[str, ...]:
         setting = self.subject.setting
         most = _MOST_ROWS_INTERPRETED if self._is_interpreted else _MOST_ROWS
         if setting.has_heads:
             return tuple(map(str, (_PLAIN_HEADS, *_HEADS)))
-        counts = (_PLAIN_ROWS, *_ROWS, *self._own_sizes(most))
+        counts = (_PLAIN_ROWS, *_ROWS, *([self._tall] if self._tall else []), *self._own_sizes(most))
         return tuple(dict.fromkeys(str(setting.fewer(n, self.columns_of(Way()))) for n in counts))
 
     @cached_property
@@ -326,7 +390,7 @@ class WaySpace:
             usual = operation.parameters[name]
             others: Sequence[Parameter] = [value for value in VALUES[name] if value != usual]
             found[name] = names_of((f"{value_in_words(usual) or 'none'} by default", *map(value_in_words, others)))
-        return found
+        return found | ({TEMPERATURE: found["scale"]} if temperature_call(function) and "scale" in found else {})
 
     def _heads(self) -> dict[str, tuple[str, ...]]:
         """Sizes of heads, where they are not declared; a scale that is declared belongs to the head dimension."""
@@ -340,12 +404,30 @@ class WaySpace:
         sizes = {**HEADS, "queries": names_of((*HEADS["queries"], *own))}
         return {name: each for name, each in sizes.items() if name not in fixed}
 
+    @cached_property
     def _gradients(self) -> tuple[str, ...]:
         setting = self.subject.setting
-        if setting.operation.operand_gradients is not None:
-            return (NONE, *GRADIENTS_OF_HEADS) if self.carries_gradient else (NONE,)
-        is_judged = self.carries_gradient and setting.operation.gradient is not None
-        return (NONE, *GRADIENTS) if is_judged else (NONE,)
+        if not self.carries_gradient:
+            return (NONE,)
+        return (NONE, *(og.OF_ROWS if setting.operation.operand_gradients is None else og.OF_HEADS))
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        """Ways to ask for a gradient."""
+        operation, function = self.subject.setting.operation, self.subject.variant.function
+        if not self.carries_gradient:
+            return (og.ONCE,)
+        given = operands_of(function)
+        beside = [og.ALL_ANSWERS] if self.has_answers_beside else []
+        if operation.operand_gradients is not None:
+            known = operation.parameters
+            names = [*("q", "k", "v"), *(["bias"] if known["biased"] else [])]
+            names += ["sinks"] if math.isfinite(float(known["sink"])) else []
+            shared = [og.SHARED_BIAS] if known["biased"] else []
+            return (*og.ALWAYS_OF_HEADS, *map(og.ALONE.format, names), *shared, *og.ONE_TENSOR, *beside)
+        beside += [og.AGAIN] if judged_by(operation).second is not None else []
+        beside += [og.FORWARD_MODE] if self.source.mentions("jvp") else []
+        return (*og.ALWAYS, *beside, *([og.BY_BIAS] if "bias" in given else []))
 
     @cached_property
     def _modes(self) -> list[str]:
@@ -367,6 +449,7 @@ class WaySpace:
         left_out = set() if len(setting.declaration.dtypes) > 1 else {"another dtype"}
         left_out |= set() if self._is_strided else {"another layout"}
         left_out |= set() if self.out_parameter else {"refused memory for the answer"}
+        left_out |= set() if self.calls and "causal" in self._options() else {MASK_AND_CAUSAL}
         left_out |= set() if any(len(values) > 1 for values in self._options().values()) else {"another option"}
         left_out |= set() if self.carries_gradient and not setting.has_heads else {"a backward"}
         return tuple(each for each in EARLIER if each not in left_out)

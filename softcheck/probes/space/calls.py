@@ -6,29 +6,33 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 
-from oracles.formats import FORMATS, Bits
+from oracles.formats import FORMATS, Bits, decode, encode
 from softcheck.calling import activity
 from softcheck.calling.call import TORCH_DTYPES, to_tensor
 from softcheck.calling.state import preserved
 from softcheck.operations.operation import Parameter, value_in_words
+from softcheck.operations.registry import operation
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
-from softcheck.probes.head_shapes import of_other_heads
 from softcheck.probes.histories.player import failing
 from softcheck.probes.operand_moves import laid_out
-from softcheck.probes.options import BESIDE, VALUES, with_options
+from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, called_as, temperature_call, with_options
 from softcheck.probes.space import contents, strides
 from softcheck.probes.space.axes import (
+    ASKED,
     BEFORE,
+    CALL,
     COLUMNS,
     CONTENTS,
     EXCHANGED,
     GRADIENT,
     HEADS,
     LAYOUT,
+    MASK_AND_CAUSAL,
     OFFSET,
     OPERAND,
     OTHERS,
@@ -41,6 +45,7 @@ from softcheck.probes.space.axes import (
 from softcheck.probes.space.way import VALUES as NUMBERS
 from softcheck.probes.space.way import Way, names_of
 from softcheck.probes.torch_options import own_function, taking_the_input_first
+from softcheck.variants.adapt import Adapted
 
 _LONG = 2000
 """Columns from which on a wider row has one column more, and not three times as many."""
@@ -55,6 +60,7 @@ class Prepared:
     laid: strides.Laid
     place: int
     """The dimension that is the row."""
+    layout: str = strides.PACKED
     beside: list[torch.Tensor] = field(default_factory=list)
     """Memory beside that which calls were given for their answers: NaN, unless they wrote there."""
 
@@ -65,6 +71,22 @@ class Prepared:
     def view(self, storage: torch.Tensor) -> torch.Tensor:
         """Returns the input in its storage."""
         return storage.as_strided(self.laid.shape, self.laid.strides, self.laid.offset)
+
+    def as_rows(self, tensor: torch.Tensor, due: tuple[int, int]) -> torch.Tensor | None:
+        """Returns an answer, or a gradient, as a matrix of the shape that is due, [rows, numbers]; None for one of another size."""
+        if tensor.numel() != due[0] * due[1]:
+            return None
+        if self.place != -1 and tensor.shape == torch.Size(self.laid.shape):
+            tensor = tensor.movedim(self.place, -1)
+        return tensor.reshape(due)
+
+    def like(self, values: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+        """Returns numbers for each row in the shape of an answer."""
+        if self.place == -1:
+            return values.reshape(output.shape)
+        shape = [*output.shape]
+        shape.append(shape.pop(self.place))
+        return values.reshape(shape).movedim(-1, self.place).contiguous()
 
 
 class WayCalls:
@@ -92,7 +114,7 @@ class WayCalls:
 
     def subject(self, way: Way) -> Subject | None:
         """Returns the subject with a way's options, sizes of heads and layouts of operands; None where these are not judged together."""
-        given = tuple(each for each in way.values if each[0] in VALUES or each[0] in HEADS)
+        given = tuple(each for each in way.values if each[0] in {*VALUES, *HEADS, TEMPERATURE, CALL})
         if given not in self._subjects:
             self._subjects[given] = self._with_options(dict(given))
         subject = self._subjects[given]
@@ -112,8 +134,8 @@ class WayCalls:
         if way.get(OUT) and self.space.out_parameter is not None:
             beside: list[torch.Tensor] = []
             function = _into(own, self.space.out_parameter, way.get(OUT), beside)
-            return Prepared(subject, function, laid, place, beside)
-        return Prepared(subject, function, laid, place)
+            return Prepared(subject, function, laid, place, layout, beside)
+        return Prepared(subject, function, laid, place, layout)
 
     def make_before(self, prepared: Prepared, way: Way, storage: torch.Tensor) -> None:
         """Makes the call that comes before, if a way has one: whatever it gives, it must leave no mark."""
@@ -134,6 +156,12 @@ class WayCalls:
         return None
 
     def _make_other(self, prepared: Prepared, way: Way, before: str) -> None:
+        flagged = self._with_mask_and_causal() if before == MASK_AND_CAUSAL else None
+        if flagged is not None:
+            x = to_tensor(flagged[1], flagged[0].setting.fmt, flagged[0].device)
+            with preserved(), suppress(Exception), activity.calling():
+                flagged[0].variant.function(x)
+            return
         other = self._other(way, before)
         subject = self._with_another_option(way) if before == "another option" else prepared.subject
         made = self.prepared(subject or prepared.subject, other, self.bits(other, "before"))
@@ -160,7 +188,7 @@ class WayCalls:
             "refused memory for the answer": (OUT, TOO_NARROW),
             "another layout": (LAYOUT, "padded by 3" if layout == "transposed" else "transposed"),
         }
-        plain = way.without(BEFORE).without(GRADIENT)
+        plain = way.without(BEFORE).without(GRADIENT).without(ASKED)
         return plain.having(*changes[before]) if before in changes else plain
 
     def _with_another_option(self, way: Way) -> Subject | None:
@@ -174,14 +202,59 @@ class WayCalls:
         return found
 
     def _with_options(self, given: Mapping[str, str]) -> Subject | None:
+        subject = self.space.subject
+        call = next((text for text in self.space.calls.values() if names_of([text])[0] == given.get(CALL)), "")
+        if call:
+            return called_as(subject, call)
         sizes = {name: float(text) for name, text in given.items() if name in HEADS}
-        declared: dict[str, Parameter] = {}
+        declared = self.declared(given)
+        if declared:
+            call = temperature_call(subject.variant.function) if TEMPERATURE in given else ""
+            changed = with_options(subject, declared, call)
+            if changed is None:
+                return None
+            subject = changed
+        return of_other_heads(subject, sizes) if sizes else subject
+
+    @staticmethod
+    def declared(given: Mapping[str, str]) -> dict[str, Parameter]:
+        """Returns the parameters of an operation that options of a way stand for."""
+        found: dict[str, Parameter] = {}
         for name, text in given.items():
-            if name not in sizes:
-                value = next(value for value in VALUES[name] if names_of([value_in_words(value)])[0] == text)
-                declared |= {**BESIDE.get(name, {}), name: value}
-        subject = with_options(self.space.subject, declared) if declared else self.space.subject
-        return of_other_heads(subject, sizes) if subject is not None and sizes else subject
+            known = "scale" if name == TEMPERATURE else name
+            if known in VALUES:
+                value = next(value for value in VALUES[known] if names_of([value_in_words(value)])[0] == text)
+                found |= {**BESIDE.get(known, {}), known: value}
+        return found
+
+    def _with_mask_and_causal(self) -> tuple[Subject, Bits] | None:
+        """Returns a call with an operand and a causal flag, which say together what is hidden, and rows of its own.
+
+        The rows have the shape of the matrix that a causal mask makes of a row, so that what is kept by shapes is met again.
+        """
+        subject, function = self.space.subject, self.space.subject.variant.function
+        causal = with_options(subject, {"causal": VALUES["causal"][0]})
+        if causal is None or causal.setting.operation.matrix is None or not isinstance(function, Adapted):
+            return None
+        call = next(iter(self.space.calls.values()))
+        flagged = called_as(subject, f"{call[:-1]}, {function.open_options['causal']}=True)")
+        rows, columns = causal.setting.operation.matrix(self.space.columns_of(Way()))
+        fmt = subject.setting.fmt
+        values = decode(contents.ordinary_rows(rows, columns, fmt), fmt)
+        # Some of the first keys, which many queries of a causal mask see.
+        values[:, 1::2] = -np.inf
+        return None if flagged is None else (flagged, encode(values, fmt))
+
+
+def of_other_heads(subject: Subject, parameters: Mapping[str, float]) -> Subject:
+    """Returns the subject as if it declared heads of these parameters."""
+    declared = subject.setting.declaration
+    changed = {**declared.parameters, **parameters}
+    return replace(
+        subject,
+        setting=replace(subject.setting, declaration=msgspec.structs.replace(declared, parameters=changed)),
+        variant=subject.variant.of(operation(declared.operation, changed)),
+    )
 
 
 def _with_operands(subject: Subject, moves: Mapping[str, str]) -> Subject:

@@ -93,6 +93,12 @@ def _hidden_rows(rows: Values, _rng: np.random.Generator) -> Values:
     return rows
 
 
+def _short_first_row(rows: Values, _rng: np.random.Generator) -> Values:
+    """Hides most of the first row, as one sequence of a batch is shorter than the others."""
+    rows[0, max(1, rows.shape[1] // 4) :] = -np.inf
+    return rows
+
+
 def _far_apart(rows: Values, _rng: np.random.Generator) -> Values:
     """Moves each row as far from the next as exponentials reach: a maximum of several rows gives no number for some."""
     found: Values = rows + np.resize([-_FAR, 0.0, _FAR, 90.0], (len(rows), 1))
@@ -118,6 +124,7 @@ FILLS: Mapping[str, Fill] = {
     PLAIN: lambda rows, _: rows,
     "hidden columns": _hidden_columns,
     "hidden rows": _hidden_rows,
+    "a short first row": _short_first_row,
     "far apart": _far_apart,
     "NaN": _marked(np.nan),
     "+inf": _marked(np.inf),

@@ -9,6 +9,9 @@ from softcheck.errors import UsageError, near_matches
 VALUES = "values"
 """The axis of random numbers: its values are those that ways of a plan draw, by number, and are nobody's circumstance."""
 
+DECLARED = "as declared"
+"""The plain value of an axis of sizes that a declaration may name."""
+
 
 @dataclass(frozen=True, slots=True)
 class WayAxis:
@@ -97,4 +100,5 @@ def names_of(values: Iterable[str]) -> tuple[str, ...]:
 
 def _is_size(axis: WayAxis, value: str) -> bool:
     """True if a number stands for a value of an axis of sizes: a reduced way has sizes that no plan names."""
-    return value.isdecimal() and all(each.isdecimal() for each in axis.values)
+    sizes = axis.values[1:] if axis.plain == DECLARED else axis.values
+    return value.isdecimal() and all(each.isdecimal() for each in sizes)

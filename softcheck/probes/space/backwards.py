@@ -1,0 +1,513 @@
+"""The backward calls of ways, and what is wrong of their gradients."""
+
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from torch.autograd import forward_ad
+
+from oracles.formats import Bits, Values, decode
+from oracles.reference import RowClass, classify
+from softcheck.calling import activity
+from softcheck.calling.call import (
+    TORCH_DTYPES,
+    Placed,
+    Returned,
+    call_on_device,
+    describe,
+    is_usable,
+    synchronize,
+    to_bits,
+    to_tensor,
+)
+from softcheck.calling.memory import refuse_lack
+from softcheck.calling.state import preserved
+from softcheck.calling.unable import limit_behind
+from softcheck.contract import FindingKind, Violation
+from softcheck.judge.contracts import contract_of
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.operation import without_layout
+from softcheck.operations.ulp import Flags
+from softcheck.probes import judged_gradients
+from softcheck.probes.base import Subject
+from softcheck.probes.helpers import differing, ordinary_rows
+from softcheck.probes.histories.modes import THREAD as IN_THREAD
+from softcheck.probes.histories.modes import in_mode
+from softcheck.probes.outcome import Outcome
+from softcheck.probes.poison import nan_filled
+from softcheck.probes.space import output_gradients as og
+from softcheck.probes.space.axes import ASKED, GRADIENT
+from softcheck.probes.space.calls import Prepared, WayCalls
+from softcheck.probes.space.strides import EXPANDED
+from softcheck.probes.space.way import Way
+from softcheck.variants.adapt import Adapted
+
+OPERANDS = ("q", "k", "v")
+_MODERATE = 1e3
+"""Sizes of scores below which the gradients of attention are judged."""
+_LARGE = 64.0
+"""A factor of some rows of output gradients, as a loss scaler has it."""
+_OF_TOTAL, _OF_ONE = 2.0**-5, 0.1
+"""Parts of the sizes of all gradients, and of the least of them, beyond which a sum lacks a term, which no rounding explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A call whose answer was judged."""
+
+    subject: Subject
+    prepared: Prepared
+    x: torch.Tensor
+    returned: Returned
+    bits: Bits
+    """The answer as it came."""
+    leaves: Mapping[str, torch.Tensor]
+    """What requires a gradient, by the operand's name."""
+    own: list[torch.Tensor]
+    """The gradients that will have reached what the call takes in the matrix's place, behind a mask."""
+    whole: Mapping[str, Any]
+    """All parts of what was returned, where more than the answer is asked for."""
+
+    @property
+    def output(self) -> torch.Tensor:
+        """The answer."""
+        assert self.returned.output is not None
+        return self.returned.output
+
+
+class Backwards:
+    """Asks for the gradients of judged calls in the circumstances of a way."""
+
+    def __init__(self, calls: WayCalls, way: Way) -> None:
+        self._calls, self._way = calls, way
+        self._asked = way.get(ASKED, og.ONCE)
+
+    def of(self, forwards: Sequence[Made]) -> Outcome:
+        """Judges the gradients of forward calls, whose backwards come in reverse order."""
+        first = forwards[0]
+        special: Mapping[str, Callable[[Made], Outcome]] = {
+            og.AGAIN: self._again,
+            og.FORWARD_MODE: self._in_forward_mode,
+            og.ALL_ANSWERS: self._of_all_answers,
+            og.BY_BIAS: self._by_bias,
+            **dict.fromkeys(og.ONE_TENSOR, self._of_one_tensor),
+        }
+        if self._asked in special:
+            return self._of(first.subject, lambda: special[self._asked](first), is_promised=False)
+        grads = [self._output_gradient(made, number) for number, made in enumerate(forwards)]
+        if self._asked in {og.INPUT_OVERWRITTEN, og.ANSWER_OVERWRITTEN}:
+            with torch.no_grad():
+                (first.x if self._asked == og.INPUT_OVERWRITTEN else first.output).zero_()
+        kept: list[tuple[torch.Tensor, Bits]] = []
+        fmt = first.subject.setting.fmt
+        for made, grad in reversed([*zip(forwards, grads, strict=True)]):
+            before = grad.clone()
+            for is_again in (False, True)[: 1 + (self._asked == og.TWICE)]:
+                outcome = self._judged_once(made, grad, before, kept, is_again=is_again)
+                if outcome is not None:
+                    return outcome
+        message = "a gradient that the caller holds changed in a later backward"
+        changed = [
+            differing(FindingKind.OUTPUT_REUSED, bits, to_bits(found, fmt), fmt, message) for found, bits in kept
+        ]
+        if self._asked != og.ANSWER_OVERWRITTEN:
+            message = "the output that the caller holds changed in the backward"
+            answers = [(made.bits, to_bits(made.output, fmt)) for made in forwards]
+            changed += [differing(FindingKind.OUTPUT_REUSED, bits, found, fmt, message) for bits, found in answers]
+        return Outcome(violations=tuple(each for each in changed if each is not None)[:1])
+
+    def _judged_once(
+        self,
+        made: Made,
+        grad: torch.Tensor,
+        before: torch.Tensor,
+        kept: list[tuple[torch.Tensor, Bits]],
+        *,
+        is_again: bool,
+    ) -> Outcome | None:
+        """Calls one backward, keeps its gradients with their bits, and returns an outcome where something is wrong or refused."""
+        subject, leaves = made.subject, made.leaves
+
+        def backward(given: torch.Tensor) -> Sequence[torch.Tensor | None]:
+            keeps = self._asked == og.TWICE and not is_again
+            found: Sequence[torch.Tensor | None] = torch.autograd.grad(
+                made.output, [*leaves.values()], given, retain_graph=keeps, allow_unused=True
+            )
+            synchronize(subject.device)
+            return found
+
+        called = self._calls.space.in_settings(backward, self._way)
+        called = in_mode(called, IN_THREAD) if self._asked == og.THREAD else called
+        found: list[torch.Tensor | None] = []
+
+        def ask() -> Outcome:
+            found.extend(called(grad))
+            return Outcome()
+
+        outcome = self._of(subject, ask, is_promised=not is_again and self._asked not in og.MAY_REFUSE)
+        if not found:
+            return outcome
+        gradients = {name: each.detach() for name, each in zip(leaves, found, strict=True) if each is not None}
+        for name, leaf in leaves.items():
+            whose = without_layout(name)
+            if name not in gradients:
+                # A kernel may take a bias or sinks for constants.
+                is_asked = whose in {"x", *OPERANDS} and reaches(made.output, leaf)
+                return lost(subject, "the input" if whose == "x" else whose, is_in_graph=is_asked)
+        wrong = self._wrong(made, gradients, before)
+        if wrong is None and not torch.equal(grad.nan_to_num(), before.nan_to_num()):
+            wrong = Violation(
+                FindingKind.INPUT_MODIFIED, "the output gradient, which is the caller's, changed in the backward"
+            )
+        kept += [(each, to_bits(each, subject.setting.fmt)) for each in gradients.values() if "x" in gradients]
+        return None if wrong is None else Outcome(violations=(wrong,))
+
+    def _wrong(self, made: Made, gradients: Mapping[str, torch.Tensor], grad: torch.Tensor) -> Violation | None:
+        subject, prepared, rows = made.subject, made.prepared, made.prepared.laid.rows
+        setting = subject.setting
+        given = prepared.as_rows(grad, setting.operation.output_shape(*rows.shape))
+        assert given is not None
+        if "x" not in gradients:
+            of_library = made.returned.of_cpu_library
+            return judged_gradients.judged_operands(subject, rows, gradients, given, of_cpu_library=of_library)
+        found = prepared.as_rows(gradients["x"], rows.shape)
+        if found is None or found.dtype != TORCH_DTYPES[setting.fmt.name]:
+            said = f"a gradient of the shape {list(gradients['x'].shape)} in {gradients['x'].dtype}"
+            return Violation(FindingKind.WRONG_GRADIENT, said)
+        kept = np.flatnonzero(_has_gradient(decode(rows, setting.fmt), hides=not setting.has_row_calls))
+        if not kept.size:
+            return None
+        index, arithmetic = torch.from_numpy(kept).to(found.device), _arithmetic(subject, made.returned)
+        if prepared.layout == EXPANDED:
+            is_whole = len(kept) == len(rows) and bool(np.isfinite(decode(rows, setting.fmt)).any())
+            return judged_gradients.judged_together(subject, rows, found, given, arithmetic) if is_whole else None
+        own = prepared.as_rows(made.own[-1], rows.shape) if made.own else None
+        words = f"gradient {self._way.get(GRADIENT, og.VARYING)}"
+        behind = None if own is None else own[index]
+        return judged_gradients.judged(subject, rows[kept], found[index], given[index], arithmetic, words, behind)
+
+    def _output_gradient(self, made: Made, number: int = 0) -> torch.Tensor:
+        """Returns an output gradient in the values and the layout of the way, in the shape of the answer."""
+        subject, prepared, output = made.subject, made.prepared, made.output
+        fmt, asked = subject.setting.fmt, self._way.get(GRADIENT, og.VARYING)
+        rows, numbers = subject.setting.operation.output_shape(*prepared.laid.rows.shape)
+        seed = self._calls.seed(self._way, f"gradient {number or ''}".strip())
+        values = to_tensor(ordinary_rows(rows, numbers, fmt, seed), fmt, subject.device).to(output.dtype)
+        if "x" in made.leaves:
+            # A backward may leave rows of zeros unwritten, or see one column alone.
+            values[2::5], values[3::5, 1:] = 0.0, 0.0
+            values[4::5] *= _LARGE
+        values = og.VALUES[asked](values) if asked in og.VALUES else values
+        grad = prepared.like(values, output)
+        return og.LAYOUTS[asked](grad, prepared.place) if asked in og.LAYOUTS else grad
+
+    def _of(self, subject: Subject, ask: Callable[[], Outcome], *, is_promised: bool) -> Outcome:
+        """Asks for gradients; what raises is a finding where that is promised."""
+        try:
+            with preserved(), nan_filled(), activity.calling():
+                found = ask()
+                synchronize(subject.device)
+        except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
+            refused = raised_in_backward(subject, error)
+            return refused if is_promised else Outcome(fatal=refused.fatal)
+        return found
+
+    def _again(self, made: Made) -> Outcome:
+        """Differentiates sum w dx by x, dx the gradient for g, w fixed. A backward that refuses it, or leaves no graph, passes.
+
+        A backward written by hand often leaves a graph for g alone. That is a finding where gradients are promised, and a note elsewhere.
+        """
+        subject, leaf, rows = made.subject, made.leaves["x"], made.prepared.laid.rows
+        weights = to_tensor(self._ordinary(made, "weights"), subject.setting.fmt, subject.device)
+        grad = self._output_gradient(made).requires_grad_()
+        (first,) = torch.autograd.grad(made.output, leaf, grad, create_graph=True)
+        if not first.requires_grad:
+            return Outcome()
+        found: Sequence[torch.Tensor | None] = torch.autograd.grad(
+            first, leaf, weights.view_as(first), allow_unused=True, retain_graph=True
+        )
+        second = found[0]
+        if second is None:
+            # once_differentiable leaves a node that raises, which a gradient by the input alone does not reach.
+            torch.autograd.backward(first, weights.view_as(first))
+            is_promised = subject.setting.declaration.backward
+            missing = (Violation(FindingKind.WRONG_GRADIENT, _MISSING),) if is_promised else ()
+            return Outcome(violations=missing, note=None if is_promised else _MISSING)
+        second = second.reshape(rows.shape)
+        return _outcome_of(judged_gradients.judged_again(subject, rows, grad, weights, second))
+
+    def _in_forward_mode(self, made: Made) -> Outcome:
+        """Compares the derivative along a tangent with torch's in float64. What has no tangent is no finding."""
+        subject, prepared = made.subject, made.prepared
+        along, x = self._ordinary(made, "along"), prepared.view(prepared.storage())
+        with forward_ad.dual_level(), warnings.catch_warnings():
+            # torch loads its own rules by torch.jit.script, of which it warns.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            tangent = to_tensor(along, subject.setting.fmt, subject.device).view(x.shape)
+            output = prepared.function(forward_ad.make_dual(x, tangent))  # type: ignore[no-untyped-call]
+            found = forward_ad.unpack_dual(output).tangent  # type: ignore[no-untyped-call]
+        if found is None:
+            return Outcome()
+        return _outcome_of(judged_gradients.judged_forward_mode(subject, prepared.laid.rows, along, found))
+
+    def _of_all_answers(self, made: Made) -> Outcome:
+        """Compares the gradient for all answers with the sum of those for each: a derivative is linear in output gradients."""
+        parts = {name: part for name, part in made.whole.items() if _carries_numbers(part)}
+        grads = {name: self._drawn(part) for name, part in parts.items()}
+        leaves = [*made.leaves.values()]
+        alone = [_flat([parts[name]], leaves, [grads[name]]) for name in parts]
+        together = _flat([*parts.values()], leaves, [*grads.values()])
+        is_compared = sum(bool(one.any()) for one in alone) > 1
+        words = f"output gradients of {' and '.join(parts)} at once: the gradient"
+        return _adds_up(alone, together, words) if is_compared else Outcome()
+
+    def _by_bias(self, made: Made) -> Outcome:
+        """Compares the gradients by the input and by the bias: of softmax(s x + b) that by x is s times that by b."""
+        if "bias" not in made.leaves:
+            return Outcome()
+        leaves = [made.leaves["x"], made.leaves["bias"]]
+        found: Sequence[torch.Tensor | None] = torch.autograd.grad(
+            made.output, leaves, self._drawn(made.output), allow_unused=True
+        )
+        by_x, by_bias = found
+        if by_x is None or by_bias is None:
+            return Outcome()
+        scale = float(made.subject.variant.operation.parameters.get("scale", 1.0))
+        words = "the gradient by the bias, times the scale,"
+        return _adds_up([by_x.double().flatten()], scale * by_bias.double().flatten(), words)
+
+    def _of_one_tensor(self, made: Made) -> Outcome:
+        """Compares the gradient by a tensor that is several operands with the sum of those by copies of it."""
+        shared, subject, prepared = og.ONE_TENSOR[self._asked], made.subject, made.prepared
+        operation, taking = subject.variant.operation, subject.variant.function
+        assert isinstance(taking, Adapted)
+
+        def gradients(count: int) -> list[torch.Tensor]:
+            leaves: list[torch.Tensor] = []
+
+            def made_of(_x: torch.Tensor, operands: dict[str, Any]) -> dict[str, Any]:
+                found = {name: part for name, part in operands.items() if without_layout(name) in shared}
+                if len({part.shape for part in found.values()}) > 1:
+                    return operands
+                first = next(part for name, part in found.items() if without_layout(name) == "k").detach()
+                leaves.extend(first.clone().requires_grad_() for _ in range(count))
+                return {**operands, **{name: leaves[min(at, count - 1)] for at, name in enumerate(found)}}
+
+            function = taking.changing(made_of)
+            x = prepared.view(prepared.storage())
+            output = call_on_device(function, Placed(x, x.view(-1), subject.setting.fmt), operation).output
+            if output is None or not leaves or not output.requires_grad:
+                return []
+            found = torch.autograd.grad(output, leaves, self._drawn(output), allow_unused=True)
+            return [one.detach().double().flatten() for one in found if one is not None]
+
+        copies, one = gradients(len(shared)), gradients(1)
+        words = f"where {', '.join(shared)} are one tensor: its gradient"
+        return _adds_up(copies, one[0], words) if copies and one else Outcome()
+
+    def _ordinary(self, made: Made, name: str) -> Bits:
+        """Returns ordinary rows of the input's size, others for each name."""
+        rows, columns = made.prepared.laid.rows.shape
+        return ordinary_rows(rows, columns, made.subject.setting.fmt, self._calls.seed(self._way, name))
+
+    def _drawn(self, part: torch.Tensor) -> torch.Tensor:
+        """Returns an output gradient for a part of what a function returns."""
+        generator = torch.Generator().manual_seed(self._calls.seed(self._way, "part"))
+        return torch.randn(part.shape, generator=generator).to(part)
+
+
+_MISSING = (
+    "the gradient's own gradient by the input is silently missing: the backward detaches the probabilities; save the "
+    "output by save_for_backward, or mark the backward with torch.autograd.function.once_differentiable"
+)
+
+
+def _outcome_of(violation: Violation | None) -> Outcome:
+    return Outcome(violations=() if violation is None else (violation,))
+
+
+def _carries_numbers(part: object) -> bool:
+    return isinstance(part, torch.Tensor) and part.requires_grad and part.is_floating_point() and part.numel() > 0
+
+
+def _flat(outputs: list[torch.Tensor], leaves: list[torch.Tensor], grads: list[torch.Tensor]) -> torch.Tensor:
+    """Returns the gradients by all leaves, one behind the other in float64; 0 for a leaf that an output does not depend on."""
+    found = torch.autograd.grad(outputs, leaves, grads, retain_graph=True, allow_unused=True)
+    flat = [torch.zeros_like(leaf) if one is None else one for leaf, one in zip(leaves, found, strict=True)]
+    return torch.cat([one.detach().double().flatten() for one in flat])
+
+
+def _adds_up(parts: Sequence[torch.Tensor], whole: torch.Tensor, words: str) -> Outcome:
+    """Returns a finding where a gradient is further from the sum of its parts than rounding explains."""
+    if not all(torch.isfinite(each).all() for each in (*parts, whole)):
+        return Outcome()
+    sizes = [float(one.norm()) for one in parts if one.any()]
+    away = float((whole - torch.stack([*parts]).sum(0)).norm())
+    if not sizes or away <= max(_OF_TOTAL * sum(sizes), _OF_ONE * min(sizes)):
+        return Outcome()
+    message = (
+        f"{words} is {away:.3g} away from the sum of those of its parts, whose sizes are "
+        f"{', '.join(f'{size:.3g}' for size in sizes)} (in the Euclidean norm); expected the sum"
+    )
+    return _outcome_of(Violation(FindingKind.WRONG_GRADIENT, message))
+
+
+def saved_packed() -> AbstractContextManager[object]:
+    """Copies each tensor that an operation saves for its backward to packed memory of its own, as offloading does."""
+    return torch.autograd.graph.saved_tensors_hooks(
+        lambda saved: saved.detach().clone(memory_format=torch.contiguous_format), lambda kept: kept
+    )
+
+
+def with_leaves(
+    function: Adapted, asking: Sequence[str], *, is_shared: bool = False
+) -> tuple[Adapted, dict[str, torch.Tensor]]:
+    """Returns the function on operands that require a gradient, those of the names asked for, and these operands once it is called.
+
+    All batches get those of the first if they are shared. A bias of a softmax has the matrix's own size, whose gradient is that of each
+    element.
+    """
+    leaves: dict[str, torch.Tensor] = {}
+
+    def differentiable_ones(_x: torch.Tensor, operands: dict[str, Any]) -> dict[str, Any]:
+        asked = {n: part[:1] if is_shared else part for n, part in operands.items() if without_layout(n) in asking}
+        leaves.update({n: part.detach().requires_grad_() for n, part in asked.items() if part.is_floating_point()})
+        return {**operands, **leaves}
+
+    return function.changing(differentiable_ones), leaves
+
+
+def watched(subject: Subject, function: Callable[..., Any]) -> tuple[Callable[..., Any], list[torch.Tensor]]:
+    """Returns the function, and the list of the gradients that will have reached what its calls take in the matrix's place."""
+    operation, found = subject.variant.operation, list[torch.Tensor]()
+    if not isinstance(function, Adapted) or operation.arguments is None:
+        return function, found
+
+    def looked_at(_x: torch.Tensor, operands: dict[str, Any]) -> dict[str, Any]:
+        own = operands.get("x")
+        if isinstance(own, torch.Tensor) and own.requires_grad:
+            own.register_hook(found.append)  # type: ignore[no-untyped-call]
+        return operands
+
+    return function.changing(looked_at), found
+
+
+def names_asked(subject: Subject, asked: str) -> tuple[str, ...]:
+    """Returns the operands of heads whose gradients are asked for."""
+    known = subject.variant.operation.parameters
+    constants = {"bias": bool(known["biased"]), "sinks": math.isfinite(float(known["sink"]))}
+    if asked == og.SHARED_BIAS:
+        return ("bias",)
+    alone = [name for name in (*OPERANDS, *constants) if asked == og.ALONE.format(name)]
+    return (*alone,) or OPERANDS
+
+
+def differentiable(subject: Subject, bits: Bits) -> Bits | None:
+    """Returns the heads, of which those that no right backward need stand are others again; None where all are such.
+
+    Each of their queries sees a key, or has an answer of 0 where that is declared, and no score is huge.
+    """
+    setting, operation = subject.setting, subject.variant.operation
+    assert operation.logits is not None
+    values = decode(bits, setting.fmt)
+    classes = classify(operation.logits(values, setting.fmt)).reshape(len(bits), -1)
+    is_zero = (classes == RowClass.FULLY_MASKED) & (setting.declaration.fully_masked == "zero")
+    hides = bool(setting.operation.parameters["masked"])
+    largest = np.where(np.isneginf(values), 0.0 if hides else np.inf, np.abs(values)).max(axis=1, initial=0.0)
+    kept = bits[((classes == RowClass.ORDINARY) | is_zero).all(axis=1) & (largest < _MODERATE)]
+    return np.resize(kept, bits.shape) if len(kept) else None
+
+
+def _has_gradient(logits: Values, *, hides: bool) -> Flags:
+    """Returns the rows of numbers that have a gradient, of which some may be -inf if that ``hides`` them alone, [rows]."""
+    found: Flags = np.logical_and.reduce(np.isfinite(logits) | (np.isneginf(logits) & hides), axis=1)
+    return found
+
+
+def _arithmetic(subject: Subject, returned: Returned) -> Arithmetic:
+    """Returns the arithmetic by which the gradient of an answer is judged.
+
+    A library may add in any order; a kernel of the variant's own may rescale a running sum, whether it is declared or not.
+    """
+    of_library = returned.of_cpu_library
+    own = contract_of(subject.setting.declaration.arithmetic, of_cpu_library=of_library)
+    arithmetic = msgspec.structs.replace(own, rescales=not of_library or own.rescales)
+    is_torchs = of_library and returned.output is not None and is_torchs_own(returned.output)
+    if is_torchs and not subject.setting.operation.answers_elements:
+        # torch's losses for CPUs are made of its log-softmax, which rounds differences and exponentials to 16 bits.
+        arithmetic = msgspec.structs.replace(arithmetic, intermediate="input")
+    return arithmetic
+
+
+def is_torchs_own(output: torch.Tensor) -> bool:
+    """Returns True if torch has the backward of each operation behind an output, and no ``torch.autograd.Function`` has one."""
+    return not any(isinstance(node, torch.autograd.function.BackwardCFunction) for node in _graph_of(output))
+
+
+def reaches(output: torch.Tensor, x: torch.Tensor) -> bool:
+    """Returns True if the graph behind an output holds a tensor that requires a gradient."""
+    return any(node is x.grad_fn if x.grad_fn else getattr(node, "variable", None) is x for node in _graph_of(output))
+
+
+def _graph_of(output: torch.Tensor) -> Iterator[Any]:
+    """Yields the operations behind an output, each once."""
+    seen: set[Any] = set()
+    left: list[Any] = [output.grad_fn]
+    while left:
+        node = left.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            left += [before for before, _ in node.next_functions]
+
+
+def not_asked(subject: Subject, kind: FindingKind, why: str, *, fatal: bool = False) -> Outcome:
+    """A finding where gradients are promised; else a note."""
+    if subject.setting.declaration.backward:
+        return Outcome(violations=(Violation(kind, f"gradients: {why}"),), fatal=fatal)
+    return Outcome(note=f"gradients: {why}", fatal=fatal)
+
+
+_ABSENT = re.compile(
+    r"no autograd formula was registered|derivative for .* is not implemented|implement either the backward",
+    re.IGNORECASE,
+)
+"""torch's words for an operation that has no backward."""
+_KEEPS_NO_GRAPH = "compiled with non-empty donated buffers"
+"""torch.compile's words where a backward writes over what its forward kept, and so can be called only once."""
+
+
+def raised_in_backward(subject: Subject, error: Exception) -> Outcome:
+    """Returns the outcome where the backward of an output that carries a gradient raised ``error``: a finding.
+
+    A backward that says that there is none, by NotImplementedError or in torch's own words, is a note unless gradients are promised;
+    so is one that torch.compile made, where it is to keep its graph.
+    Raises UninterpretableError and torch.OutOfMemoryError as ``launch`` does.
+    """
+    refuse_lack(error, subject.device)
+    limit = limit_behind(error)
+    if limit is not None:
+        raise limit from None
+    fatal = not is_usable(subject.device)
+    said = f"the backward raises {describe(error)}"
+    if _KEEPS_NO_GRAPH in str(error):
+        return Outcome(note="gradients: torch.compile's backward can be called only once for a forward", fatal=fatal)
+    if isinstance(error, NotImplementedError) or _ABSENT.search(str(error)):
+        return not_asked(subject, FindingKind.RAISED, said, fatal=fatal)
+    advice = "expected a gradient, which the output carries; backward=False or --no-backward says that none is promised"
+    return Outcome(violations=(Violation(FindingKind.RAISED, f"gradients: {said}; {advice}"),), fatal=fatal)
+
+
+def lost(subject: Subject, whose: str, *, is_in_graph: bool) -> Outcome:
+    """Returns the outcome where no gradient reaches a tensor: a finding where the answer's graph holds it, since it is lost without a word."""
+    if not is_in_graph:
+        return not_asked(subject, FindingKind.WRONG_GRADIENT, f"none reaches {whose}, which is detached")
+    message = f"the output carries a gradient, and the backward gives {whose} none; expected one"
+    return _outcome_of(Violation(FindingKind.WRONG_GRADIENT, message))
