@@ -179,6 +179,7 @@ class Conditions:
             for _ in range(_TRIES if unusual <= causes.keys() else 0):
                 if any(goal <= found for _, found in self._calls):
                     break
+                causes = self._causes(axes)
                 values: dict[str, str] = {}
                 for literal in sorted(unusual, key=lambda literal: len(causes[literal])):
                     able = [each for each in causes[literal] if values.get(each[0], each[1]) == each[1]]
@@ -196,7 +197,8 @@ class Conditions:
             if all(is_so for _, is_so in asked):
                 continue
             held = {each: [is_so for way, is_so in asked if way.get(each[0]) == each[1]] for each in values}
-            shares = {each: sum(came) / len(came) for each, came in held.items() if came}
+            # Of a value in few calls others may have been the cause.
+            shares = {each: sum(came) / (len(came) + 1) for each, came in held.items()}
             most = max(shares.values(), default=0.0)
             found[literal] = [each for each, share in shares.items() if share == most > 0]
         return {literal: able for literal, able in found.items() if able}
