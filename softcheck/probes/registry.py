@@ -80,7 +80,7 @@ SLICES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "head_shapes": (
         "attention of other numbers of queries than keys, long heads, other head dimensions",
-        ("columns", "contents", "queries", "head_dim"),
+        ("columns", "contents", "queries", "head_dim", "groups"),
     ),
     "operand_layouts": (
         "one operand of a call, or out=, at other strides than the others, and heads as a projection leaves them",

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ _MOST_ROWS, _MOST_ROWS_INTERPRETED = 2051, 70
 _TALL_ON_GPU, _TALL, _TALL_INTERPRETED = 4099, 1027, 259
 _MOST_OWN, _MOST_OWN_QUERIES = 6, 4
 """Sizes of a variant's source that are levels of an axis."""
-_MOST_QUERIES = 300
+_MOST_QUERIES, _MOST_KEYS = 300, 600
 ALIKE, OF_ALL_KINDS = "alike", "of all kinds"
 """Contents of the rows beside the first: those of the first, or others in each."""
 EARLIER = (
@@ -72,10 +73,16 @@ EARLIER = (
     *("the same storage", "a failed allocation", "another option", "a backward", "refused memory for the answer"),
 )
 """Calls before the one that is judged."""
-HEADS: Mapping[str, tuple[str, ...]] = {"queries": ("1", "7", "100"), "head_dim": ("32", "96", "128")}
+HEADS: Mapping[str, tuple[str, ...]] = {
+    "queries": ("1", "7", "100"),
+    "head_dim": ("32", "96", "128"),
+    "groups": ("2", "3"),
+}
 """Sizes of heads beside the declared ones."""
 PACKED_OUT, SLICE, EXCHANGED, TOO_NARROW = "packed", "a slice of columns", "first two exchanged", "a column too few"
 """Memory for the answer: that of the last kind is refused, so that it stands before a call alone."""
+_OF_GROUPS = ("kv_head", "num_kv", "n_kv", "heads_kv", "gqa", "n_rep", "repeat_kv", "repeat_interleave", "group")
+"""Parts of code that has query heads share heads of keys."""
 _SILENT_MODES = ("no_grad", "inference")
 _OF_SETTINGS = ("autocast", "set_default", ANY_ALGORITHM)
 """Parts of modes that change what torch's settings say, beside modes of gradients, threads and streams."""
@@ -346,6 +353,9 @@ class WaySpace:
         plain, usual = (_PLAIN_OF_HEADS, _COLUMNS_OF_HEADS) if setting.has_heads else (_PLAIN_COLUMNS, _COLUMNS)
         usual = (*usual, *((_IN_16_BITS,) if setting.on_gpu and not setting.has_heads else ()))
         usual = (*usual, *((_BEYOND_FLOAT16,) if setting.fmt == FLOAT16 and not setting.has_heads else ()))
+        # As many queries as keys make a number of scores that the source names.
+        roots = (math.isqrt(n) + 1 for n in self.source.sizes if max(usual) < math.isqrt(n) < _MOST_KEYS)
+        usual = (*usual, *(islice(roots, _MOST_OWN_QUERIES) if setting.has_heads else ()))
         taken = (n for n in dict.fromkeys((plain, *usual, *self._own_sizes(widest))) if setting.takes(n))
         return tuple(str(n) for n in taken if setting.operation.per_logit(n) * n < _MOST_LOGITS) or ("1",)
 
@@ -400,8 +410,13 @@ class WaySpace:
             return {}
         fixed = {"queries"} if known["queries"] or known["square"] else set()
         fixed |= {"head_dim"} if {"head_dim", "scale"} & set(declared) else set()
-        own = tuple(map(str, self._own_sizes(_MOST_QUERIES, _MOST_OWN_QUERIES)))
-        sizes = {**HEADS, "queries": names_of((*HEADS["queries"], *own))}
+        # A kernel that knows nothing of shared heads would read beyond the keys.
+        function = self.subject.variant.function
+        own = function.open_options if isinstance(function, Adapted) else {}
+        is_open = not {"groups"} & (own.keys() | declared.keys())
+        fixed |= set() if is_open and any(map(self.source.mentions, _OF_GROUPS)) else {"groups"}
+        queries = map(str, self._own_sizes(_MOST_QUERIES, _MOST_OWN_QUERIES))
+        sizes = {**HEADS, "queries": names_of((*HEADS["queries"], *queries))}
         return {name: each for name, each in sizes.items() if name not in fixed}
 
     @cached_property

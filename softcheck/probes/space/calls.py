@@ -206,8 +206,10 @@ class WayCalls:
         call = next((text for text in self.space.calls.values() if names_of([text])[0] == given.get(CALL)), "")
         if call:
             return called_as(subject, call)
-        sizes = {name: float(text) for name, text in given.items() if name in HEADS}
-        declared = self.declared(given)
+        function = subject.variant.function
+        own = function.open_options if isinstance(function, Adapted) else {}
+        sizes = {name: float(text) for name, text in given.items() if name in HEADS and name not in own}
+        declared = self.declared({name: text for name, text in given.items() if name not in sizes})
         if declared:
             call = temperature_call(subject.variant.function) if TEMPERATURE in given else ""
             changed = with_options(subject, declared, call)
