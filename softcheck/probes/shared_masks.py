@@ -4,6 +4,7 @@ Nobody promises to take a mask of size 1, so that an exception is no finding the
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ _EXPANDED_HEADS, _EXPANDED_QUERIES = "one for all heads, expanded", "one for all
 _FULL = frozenset({_EXPANDED, _EXPANDED_HEADS, _EXPANDED_QUERIES})
 """Ways in which a mask has all dimensions in full, some of them with a stride of 0."""
 _OF_BATCHES = frozenset({_OF_HEADS, _EXPANDED_HEADS, _EXPANDED_QUERIES})
+
+_BATCHES = ("", "in batches")
 
 Share = Callable[[torch.Tensor], torch.Tensor | None]
 
@@ -73,14 +76,15 @@ class _SharedMasks(Probe):
             for name in sorted(
                 each for each in operands_of(one.variant.function) if without_layout(each) in trial.parameters
             ):
-                for words in _SHARED:
-                    after = _called(one, name, words)
+                for words, batches in product(_SHARED, _BATCHES if _takes_batches(one) else _BATCHES[:1]):
+                    after = _called(one, name, words, batches)
                     if after is not None and one is not subject and after.violations:
                         # Nobody declares whether a row that an option hides has NaN or zeros.
-                        after = _called(with_zeros(one), name, words)
+                        after = _called(with_zeros(one), name, words, batches)
                     if after is None:
                         continue
-                    circumstances = f"with {name} {words}, in place of as many"
+                    shared = words.replace("heads", "rows of a batch") if batches else words
+                    circumstances = f"with {name} {shared}, in place of as many"
                     if after.fatal:
                         return Outcome(violations=prefixed(after.violations, circumstances), fatal=True)
                     wrong += prefixed([v for v in after.violations if v.kind in WRONG_KINDS - known], circumstances)
@@ -102,6 +106,20 @@ def _with_masks(subject: Subject) -> Iterator[Subject]:
 PROBE = _SharedMasks()
 
 
+def _takes_batches(subject: Subject) -> bool:
+    """True if the answer for rows in batches, [batches, rows, columns], is right."""
+    setting = subject.setting
+    if setting.operation.parts is not None or not setting.operation.answers_elements:
+        return False
+    found = judged(subject, _rows(setting, _ROWS), _in_batches(subject.variant.function))
+    return found.output is not None and not found.violations
+
+
+def _in_batches(function: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
+    """Returns the function as it is called on rows in batches, with its answer as a matrix."""
+    return lambda x: function(x.view(-1, _HEADS, x.shape[-1])).reshape(x.shape)
+
+
 def _rows(setting: Setting, of_one_mask: int) -> Bits:
     """Logits of which every third column is hidden, another one in each ``of_one_mask`` rows, if the operation takes masks."""
     bits = ordinary_rows(_ROWS, _COLUMNS, setting.fmt, setting.seed)
@@ -116,8 +134,8 @@ def _rows(setting: Setting, of_one_mask: int) -> Bits:
     return bits
 
 
-def _called(subject: Subject, name: str, words: str) -> Judged | None:
-    """Judges a call with a mask that is shared in a way; None if it can't be."""
+def _called(subject: Subject, name: str, words: str, batches: str) -> Judged | None:
+    """Judges a call with a mask that is shared in a way, on rows in batches or not; None if it can't be."""
     is_shared = True
 
     def one(_x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -127,7 +145,8 @@ def _called(subject: Subject, name: str, words: str) -> Judged | None:
         return given if found is None else {**packed_all(given), name: found}
 
     bits = _rows(subject.setting, _HEADS if words in _OF_BATCHES else _ROWS)
-    after = judged(subject, bits, subject.variant.changing(one).function)
+    function = subject.variant.changing(one).function
+    after = judged(subject, bits, _in_batches(function) if batches else function)
     return after if is_shared else None
 
 

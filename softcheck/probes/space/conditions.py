@@ -31,28 +31,13 @@ _MOST_TOGETHER = 4
 """Conditions that are sought together, beside those of one branch."""
 _TRIES = 2
 """Ways in which the same conditions are sought together."""
+_MOST_OTHERS = 20
+"""Conditions that come out otherwise than usual of which any are sought together."""
 _BUILT_IN = frozenset(
     {"len", "isinstance", "bool", "any", "all", "min", "max", "abs", "int", "float", "getattr", "hasattr"}
 )
 _CHANGING = frozenset(
-    {
-        "pop",
-        "popitem",
-        "append",
-        "setdefault",
-        "update",
-        "add",
-        "remove",
-        "discard",
-        "clear",
-        "acquire",
-        "release",
-        "next",
-        "wait",
-        "recv",
-        "read",
-        "put",
-    }
+    ["pop", "popitem", "append", "setdefault", "update", "add", "remove", "discard", "clear", "acquire", "release", "next", "wait", "recv", "read", "put"]
 )
 """Methods by which a question would change what it asks of."""
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -67,15 +52,18 @@ class Conditions:
         """By file and text, the number of a condition: equal ones in one file are taken for one."""
         self._asked: dict[tuple[str, int], set[int]] = {}
         """Conditions that are asked for before a line is run."""
+        self._of_function: dict[tuple[str, int], set[int]] = {}
+        """By line, all conditions of the function around it: one that no call has come to is asked for ahead of its time."""
         self._goals: dict[Goal, None] = {}
         for path in files:
-            self._file = str(path)
+            self._file, self._own = str(path), set[int]()
             for node in ast.walk(ast.parse(path.read_bytes())):
                 if isinstance(node, ast.FunctionDef) and not any("jit" in ast.unparse(d) for d in node.decorator_list):
+                    self._own = set()
                     self._read(node.body, frozenset())
         self._files = {file for file, _ in self._asked}
-        self._calls: list[tuple[Way, Goal]] = []
-        """Each call's way, and how the conditions came out in it."""
+        self._calls: list[tuple[Way, Goal, Goal]] = []
+        """Each call's way, how the conditions came out that it came to, and how all did that could be asked for."""
 
     def _read(self, body: Sequence[ast.stmt], path: Goal) -> None:
         """Reads statements that are run under a path's conditions."""
@@ -108,8 +96,10 @@ class Conditions:
 
     def _ask(self, statement: ast.stmt, node: ast.expr, alternatives: Sequence[Goal]) -> None:
         asked = {number for each in alternatives for number, _ in each}
+        self._own |= asked
         for line in {statement.lineno, node.lineno}:
             self._asked.setdefault((self._file, line), set()).update(asked)
+            self._of_function[self._file, line] = self._own
 
     def _alternatives(self, node: ast.expr, *, wanted: bool) -> list[Goal]:
         """Returns the sets of conditions of which each makes an expression come out as wanted; none of what can't be asked."""
@@ -136,14 +126,17 @@ class Conditions:
             yield
             return
         found: set[Literal] = set()
+        ahead: dict[int, bool] = {}
 
         def on_line(frame: FrameType, event: str, _: Any) -> Any:
-            if event == "line":
-                for number in self._asked.get((frame.f_code.co_filename, frame.f_lineno), ()):
-                    try:
-                        found.add((number, bool(eval(self._codes[number], frame.f_globals, frame.f_locals))))  # noqa: S307 - the variant's own
-                    except Exception:  # noqa: BLE001, S112 - where one condition fails, another is not to be asked
-                        continue
+            place = frame.f_code.co_filename, frame.f_lineno
+            own = self._asked.get(place, ()) if event == "line" else ()
+            for number in {*own, *(self._of_function[place] - ahead.keys() if own else ())}:
+                try:
+                    ahead[number] = bool(eval(self._codes[number], frame.f_globals, frame.f_locals))  # noqa: S307 - the variant's own
+                except Exception:  # noqa: BLE001, S112 - where one condition fails, another is not to be asked
+                    continue
+                found.update({(number, ahead[number])} if number in own else ())
             return on_line
 
         def on_call(frame: FrameType, _event: str, _: Any) -> Any:
@@ -157,16 +150,17 @@ class Conditions:
         finally:
             sys.settrace(before)
             threading.settrace(before)
-            self._calls.append((way, frozenset(found)))
+            self._calls.append((way, frozenset(found), frozenset({*found, *ahead.items()})))
 
     def ways(self, axes: Sequence[WayAxis], rng: np.random.Generator) -> Iterator[Way]:
         """Yields ways in which conditions would come out together that never did, those of one branch first.
 
         Each is called before the next is asked for.
         """
-        causes = self._causes(axes)
-        usual = next((found for way, found in self._calls if not way.meeting.values), frozenset())
+        usual = next((known for way, _, known in self._calls if not way.meeting.values), frozenset())
+        causes, calls = self._causes(axes), len(self._calls)
         others = sorted(literal for literal in causes if literal not in usual)
+        others = [others[place] for place in rng.permutation(len(others))[:_MOST_OTHERS].tolist()]
         together = [
             frozenset(group)
             for count in range(2, _MOST_TOGETHER + 1)
@@ -175,11 +169,12 @@ class Conditions:
         ]
         rng.shuffle(together)
         for goal in (*self._goals, *sorted(together, key=len)):
-            unusual = goal - usual
-            for _ in range(_TRIES if unusual <= causes.keys() else 0):
-                if any(goal <= found for _, found in self._calls):
+            for _ in range(_TRIES):
+                if calls < len(self._calls):
+                    causes, calls = self._causes(axes), len(self._calls)
+                unusual = goal - usual
+                if not unusual <= causes.keys() or any(goal <= found for _, found, _ in self._calls):
                     break
-                causes = self._causes(axes)
                 values: dict[str, str] = {}
                 for literal in sorted(unusual, key=lambda literal: len(causes[literal])):
                     able = [each for each in causes[literal] if values.get(each[0], each[1]) == each[1]]
@@ -191,9 +186,9 @@ class Conditions:
         """Returns for each condition that came out in some calls alone the values of axes with which it did most often."""
         found: dict[Literal, list[tuple[str, str]]] = {}
         values = [(axis.name, value) for axis in axes if axis.name != VALUES for value in axis.values[1:]]
-        for literal in {literal for _, known in self._calls for literal in known}:
+        for literal in {literal for _, _, known in self._calls for literal in known}:
             either = {literal, (literal[0], not literal[1])}
-            asked = [(way, literal in known) for way, known in self._calls if either & known]
+            asked = [(way, literal in known) for way, _, known in self._calls if either & known]
             if all(is_so for _, is_so in asked):
                 continue
             held = {each: [is_so for way, is_so in asked if way.get(each[0]) == each[1]] for each in values}
