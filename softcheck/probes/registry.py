@@ -35,7 +35,7 @@ PROBES: dict[str, str] = {
     "torch_transforms": "functions mapped by torch.vmap, and modules that were copied, saved, cast, or set to training",
     "meetings": "circumstances that meet: sizes, dimensions, layouts, contents, options, gradients, modes and earlier calls",
     "arithmetic": "compiled kernels that compute otherwise than declared, read off their PTX",
-    "volume": "every value in adversarial rows, and fresh random rows of every family: 10^10 elements on a GPU",
+    "volume": "every value in adversarial rows, and fresh random rows of every family: some 10^9 elements on a GPU",
     "addresses": "offsets computed in 32 bits, beyond 2^31 elements",
     "invalid_targets": "targets that are no columns, where a loss declares nothing of them: stores elsewhere",
 }

@@ -1,6 +1,6 @@
 """Rare values in adversarial rows, and fresh random rows of every family at widths drawn at random, as many as time allows.
 
-On a GPU the random rows hold 10^10 elements. Widths and rows come from the trial's seed.
+On a GPU the random rows hold up to 10^10 elements. Widths and rows come from the trial's seed.
 """
 
 import math
