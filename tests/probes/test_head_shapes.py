@@ -119,3 +119,18 @@ def test_an_exception_is_no_finding(tmp_path):
     space = meetings._space_of(subject)
     ways = [Way.parse(text, space.axes) for text in ("queries=7", "head_dim=32")]
     assert meetings._Part(space, Attempts(space, 0)).of(ways).violations == ()
+
+
+SHARED = f"""    kv_heads = k.shape[1]
+    shared = torch.arange(q.shape[1]) {{rule}}
+    return {SDPA}(q, k[:, shared], v[:, shared])
+"""
+
+
+def test_heads_that_share_keys_are_tried_where_the_code_speaks_of_them(tmp_path):
+    right = subject_of(tmp_path, SHARED.format(rule="// (q.shape[1] // kv_heads)"))
+    assert axes_of(right)["groups"] == ("as declared", "2", "3")
+    assert made_in(right, "float32", ("groups",)) == {}
+    in_turn = subject_of(tmp_path, SHARED.format(rule="% kv_heads"))
+    assert {*made_in(in_turn, "float32", ("groups",))} == {"groups=2", "groups=3"}
+    assert "groups" not in axes_of(subject_of(tmp_path, f"    return {SDPA}(q, k, v)\n"))

@@ -153,6 +153,23 @@ def test_a_padding_mask_expanded_to_heads_and_queries_keeps_its_strides(tmp_path
     assert "with keep one for all heads and queries, expanded" in found.findings[0].violation.message
 
 
+@pytest.mark.parametrize(
+    ("rows", "is_found"), [("mask.expand(x.shape)", False), ("mask.reshape(-1, x.shape[-1])", True)]
+)
+def test_a_mask_that_the_rows_of_a_batch_share_is_taken_for_that_batch(tmp_path, rows, is_found):
+    # The rows of the mask come around again, which is right for one mask and for as many as there are rows.
+    source = f"""def softmax(x, mask):
+    rows = {rows}.reshape(-1, x.shape[-1])
+    flat = x.reshape(-1, x.shape[-1])
+    hidden = ~rows[torch.arange(len(flat)) % len(rows)]
+    return torch.softmax(flat.masked_fill(hidden, float("-inf")), -1).view(x.shape)
+"""
+    found = concluded(tmp_path, SOFTMAX.format(source=source), "softmax", "shared_masks")
+    assert bool(found.findings) is is_found
+    if is_found:
+        assert "one for all rows of a batch" in found.findings[0].violation.message
+
+
 def test_a_mask_that_is_right_in_some_ways_alone_is_a_finding_and_one_in_none_a_property(tmp_path):
     in_turn = f"""def attention(q, k, v, attn_mask):
     batches, heads, queries, _ = q.shape
