@@ -64,8 +64,8 @@ class Budget:
     """Calls of a plan, and combinations of values for which code is compiled anew."""
 
     calls: int
-    interpreted_heads: int
-    """Calls where Triton's interpreter runs a program for each head and block of queries."""
+    slow: int
+    """Calls where Triton's interpreter runs a program for each head and block of queries, and where torch.compile compiles."""
     compilations: int
     """Of Triton kernels, which take some 0.25 s each, on a GPU."""
     torch_compilations: int
@@ -73,9 +73,9 @@ class Budget:
 
 
 BUDGETS: Mapping[Effort, Budget] = {
-    "quick": Budget(calls=24, interpreted_heads=24, compilations=12, torch_compilations=3),
-    "normal": Budget(calls=240, interpreted_heads=144, compilations=80, torch_compilations=8),
-    "thorough": Budget(calls=1500, interpreted_heads=480, compilations=480, torch_compilations=64),
+    "quick": Budget(calls=24, slow=24, compilations=12, torch_compilations=3),
+    "normal": Budget(calls=240, slow=144, compilations=80, torch_compilations=8),
+    "thorough": Budget(calls=1500, slow=480, compilations=480, torch_compilations=64),
 }
 """Budgets by effort. A normal one has as many calls as every two values need, and for some of the threes."""
 _OF_PAIRS = 1.25
@@ -148,8 +148,9 @@ class Meetings(Probe):
         setting = space.subject.setting
         axes = tuple(a for a in space.axes if not self._only or a.name in self._only or self._is_of_operand(a.name))
         budget = BUDGETS[setting.effort]
-        calls = budget.interpreted_heads
-        if setting.on_gpu or not setting.has_heads:
+        calls = budget.slow
+        is_slow = space.is_compiled_by_torch or (setting.has_heads and not setting.on_gpu)
+        if not is_slow:
             first, second = sorted((len(axis.values) for axis in axes), reverse=True)[:2]
             calls = max(budget.calls, int(_OF_PAIRS * first * second) if setting.effort != "quick" else 0)
         compilations = budget.compilations if setting.on_gpu else None

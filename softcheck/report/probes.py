@@ -112,17 +112,25 @@ def skip_notes(run: Run) -> list[str]:
     alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for (probe, reason), subjects in concerned.items():
         alike.setdefault((probe, _NUMBER.sub("N", reason), tuple(subjects)), []).append(reason)
+    noted: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for result in run.probed:
+        for note in result.conclusion.notes:
+            # What differs in numbers, or in what they are of, is one remark.
+            key = result.task.probe, _NUMBER.sub("N", note.partition(",")[0])
+            noted.setdefault(key, []).append((note, f"{result.task.variant} {result.task.dtype}"))
     left_out = [
-        f"probe {result.task.probe}: {note} ({result.task.variant} {result.task.dtype})"
-        for result in run.probed
-        for note in result.conclusion.notes
+        f"probe {probe}: {each[0][0]} {_of_all([place for _, place in each])}" for (probe, _), each in noted.items()
     ]
     without: list[str] = []
     for (probe, _, places), reasons in alike.items():
         reason = reasons[0] + (f", and {len(reasons) - 1} more with other numbers" if reasons[1:] else "")
-        of_all = f"({places[0]}{f' and {len(places) - 1} more' if places[1:] else ''})"
+        of_all = _of_all(places)
         if reason.startswith(NOTHING_TO_TRY):
             without.append(f"{probe} {reason.removeprefix(NOTHING_TO_TRY)} {of_all}")
         else:
             left_out.append(f"probe {probe}: trials skipped: {reason} {of_all}")
     return [*left_out, *([NOTHING_TO_TRY + "; ".join(without)] if without else [])]
+
+
+def _of_all(places: Sequence[str]) -> str:
+    return f"({places[0]}{f' and {len(places) - 1} more' if places[1:] else ''})"

@@ -302,7 +302,7 @@ def _doubts(variant: LoadedVariant) -> Iterator[str]:
         )
     if found := function.untried:
         options = " or ".join(dict.fromkeys(one.option for choices in found.values() for one in choices))
-        yield f"{variant.name}: only the probe options gives {', '.join(found)}; {options} judges it everywhere"
+        yield f"{variant.name}: only calls of the probe meetings give {', '.join(found)}; {options} judges it everywhere"
 
 
 class _Answers:

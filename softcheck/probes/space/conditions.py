@@ -37,7 +37,24 @@ _BUILT_IN = frozenset(
     {"len", "isinstance", "bool", "any", "all", "min", "max", "abs", "int", "float", "getattr", "hasattr"}
 )
 _CHANGING = frozenset(
-    ["pop", "popitem", "append", "setdefault", "update", "add", "remove", "discard", "clear", "acquire", "release", "next", "wait", "recv", "read", "put"]
+    [
+        "pop",
+        "popitem",
+        "append",
+        "setdefault",
+        "update",
+        "add",
+        "remove",
+        "discard",
+        "clear",
+        "acquire",
+        "release",
+        "next",
+        "wait",
+        "recv",
+        "read",
+        "put",
+    ]
 )
 """Methods by which a question would change what it asks of."""
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
