@@ -151,7 +151,7 @@ def test_the_plan_has_every_value_of_an_option(function):
     space = meetings._space_of(subject_of(function))
     budget = meetings.BUDGETS["normal"]
     ways = Plan(space.axes, space.excluded, [0]).ways(
-        budget.interpreted_heads if "attention" in function else budget.calls
+        budget.slow if "attention" in function else budget.calls
     )
     for axis in space.axes:
         assert {way.get(axis.name, axis.plain) for way in ways} == {*axis.values}, axis.name
