@@ -150,8 +150,6 @@ def test_what_is_wrong_without_an_option_too_is_left_to_others():
 def test_the_plan_has_every_value_of_an_option(function):
     space = meetings._space_of(subject_of(function))
     budget = meetings.BUDGETS["normal"]
-    ways = Plan(space.axes, space.excluded, [0]).ways(
-        budget.slow if "attention" in function else budget.calls
-    )
+    ways = Plan(space.axes, space.excluded, [0]).ways(budget.slow if "attention" in function else budget.calls)
     for axis in space.axes:
         assert {way.get(axis.name, axis.plain) for way in ways} == {*axis.values}, axis.name
