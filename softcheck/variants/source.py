@@ -93,6 +93,8 @@ _OF_VALUES = frozenset(
     | {"isnan", "isfinite", "isneginf", "isposinf", "equal", "allclose", "count_nonzero", "unique", "argmax", "argmin"}
 )
 """Methods by which code asks for a tensor's values. As bare names some are Python's own, of sizes."""
+ASKING: frozenset[str] = _OF_VALUES.union(*_CIRCUMSTANCES.values())
+"""Attributes and functions that tell of a call and change nothing."""
 
 
 @dataclass(frozen=True, slots=True)

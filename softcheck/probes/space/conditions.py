@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from softcheck.probes.space.way import VALUES, Way, WayAxis
+from softcheck.variants.source import ASKING
 
 Literal = tuple[int, bool]
 """A condition by its number, and how it comes out."""
@@ -36,27 +37,29 @@ _MOST_OTHERS = 20
 _BUILT_IN = frozenset(
     {"len", "isinstance", "bool", "any", "all", "min", "max", "abs", "int", "float", "getattr", "hasattr"}
 )
-_CHANGING = frozenset(
+_ASKING = ASKING | frozenset(
     [
-        "pop",
-        "popitem",
-        "append",
-        "setdefault",
-        "update",
-        "add",
-        "remove",
-        "discard",
-        "clear",
-        "acquire",
-        "release",
-        "next",
-        "wait",
-        "recv",
-        "read",
-        "put",
+        "abs",
+        "float",
+        "double",
+        "int",
+        "bool",
+        "t",
+        "get",
+        "keys",
+        "values",
+        "items",
+        "startswith",
+        "endswith",
+        "lower",
+        "bit_length",
+        "is_tensor",
+        "current_thread",
+        "main_thread",
+        "get_ident",
     ]
 )
-"""Methods by which a question would change what it asks of."""
+"""Methods and functions of modules that change nothing of what they ask."""
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
@@ -222,13 +225,12 @@ def _under(path: Goal, alternatives: Sequence[Goal]) -> Goal:
 
 
 def _is_question(node: ast.expr) -> bool:
-    """True if an expression changes nothing: it calls no function of its own, and no method that changes anything."""
+    """True if an expression changes nothing: what it calls is known to ask alone."""
     for each in ast.walk(node):
         if isinstance(each, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom | ast.Lambda):
             return False
         if isinstance(each, ast.Call):
             name = each.func.attr if isinstance(each.func, ast.Attribute) else ""
-            is_method = bool(name) and name not in _CHANGING and not name.endswith("_")
-            if not is_method and not (isinstance(each.func, ast.Name) and each.func.id in _BUILT_IN):
+            if name not in _ASKING and not (isinstance(each.func, ast.Name) and each.func.id in _BUILT_IN):
                 return False
     return not isinstance(node, ast.Constant)
