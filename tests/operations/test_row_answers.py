@@ -238,10 +238,9 @@ def test_wrong_functions_are_found(name, computed, kind):
     assert kind in {finding["kind"] for finding in result["findings"]}
 
 
-def test_a_mean_is_no_answer_for_each_row():
+def test_a_mean_is_judged_as_one_where_nobody_declares_it():
     code, result = reported("mean", "cross_entropy", "--family", "normal")
-    assert code != 0
-    assert "expected [2, 1]" in result["reason"]
+    assert (code, result["verdict"]) == (0, "pass")
 
 
 @pytest.mark.parametrize("ignored", [-100, 0, 255])

@@ -44,7 +44,7 @@ def run(hostile):
     """Measurements by variant and case, each hostile variant between healthy ones, all in the same two workers."""
     order = [*HEALTHY[:1], *(f"{ZOO}:{name}" for name in hostile), *HEALTHY[1:]]
     found = {}
-    session = Session("interpreter", jobs=2, seconds_per_call=2.0)
+    session = Session("interpreter", jobs=2, seconds_per_call=4.0)
     try:
         errors = spread(
             session,
