@@ -43,7 +43,7 @@ _MOST_NUMBERS = 2**21
 """Numbers of the outputs of heads of which a finding is told without a look at the others."""
 
 _MANY_ELEMENTS = 1 << 20
-"""Elements above which an output on a GPU is judged by the device judge, whose kernels take seconds to compile."""
+"""Elements above which an output on a GPU is judged where it lies, by some eighty kernels of torch."""
 
 _FEW_COLUMNS = 64
 """Columns at which an operation is asked for the numbers that it takes for each logit."""

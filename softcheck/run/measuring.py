@@ -46,7 +46,7 @@ from softcheck.toolchain.compile_seconds import METER
 from softcheck.variants.registry import LoadedVariant
 
 _FEWEST_ROWS = 2**16
-"""Rows for which the device judge must have memory on any device."""
+"""Rows for which the judge must have memory on any device."""
 
 
 class Measuring:
