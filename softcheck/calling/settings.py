@@ -36,7 +36,7 @@ class GlobalSetting:
 
 
 Part = tuple[Callable[[], Any], Callable[[Any], object]]
-"""How a part of a setting is read and written."""
+"""Reads and writes a part of a setting."""
 
 
 def in_parts(

@@ -59,7 +59,7 @@ KINDS = (
     FindingKind.MASKED_NOT_ZERO,
     FindingKind.SUM_VIOLATION,
 )
-"""What the judge on tensors counts."""
+"""Figures that the judge on tensors counts."""
 
 
 class TensorJudge:

@@ -67,7 +67,7 @@ def causes_of(
 def _of_probe(
     probe: str, text: str, mend: str, declare: str = "", right_on: str = "", *, of_values: bool = False
 ) -> Callable[[Evidence], Cause]:
-    """What tells the cause of all findings of one probe, or of those that tell something of values."""
+    """Tells the cause of all findings of one probe, or of those that tell something of values."""
 
     def suppose(evidence: Evidence) -> Cause:
         found = evidence.of_probes(probe)
@@ -305,7 +305,7 @@ _SUPPOSED: tuple[tuple[int, Callable[[Evidence], Cause | None]], ...] = (
     ),
     (_BY_SIZE, _meetings),
 )
-"""What may be behind findings, tried in this order: each explains what those before it left.
+"""Suppositions on findings, tried in this order: each explains what those before it left.
 
 The numbers order the causes of a report. Damaged memory may be behind anything else. What a loss does with targets that its callers
 may never give comes last. Those between are ordered by what they explain.

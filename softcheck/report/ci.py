@@ -1,4 +1,4 @@
-"""What CI systems read: annotations and the summary of a step of GitHub Actions, code quality of GitLab, JUnit XML and SARIF."""
+"""Formats of CI systems: annotations and the summary of a step of GitHub Actions, code quality of GitLab, JUnit XML and SARIF."""
 
 import json
 import os

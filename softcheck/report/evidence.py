@@ -1,4 +1,4 @@
-"""What causes are told from: the findings of one variant, the cases that were run, their logits, and sizes of errors."""
+"""Evidence that causes are told from: the findings of one variant, the cases that were run, their logits, and sizes of errors."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

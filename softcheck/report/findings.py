@@ -1,4 +1,4 @@
-"""What rows of a report hold, drawn from what a judge or a probe found: figures, findings, witnesses, shapes and places."""
+"""Contents of a report's rows, drawn from what a judge or a probe found: figures, findings, witnesses, shapes and places."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple

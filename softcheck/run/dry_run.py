@@ -12,7 +12,7 @@ from softcheck.run.session import Session
 
 @dataclass(frozen=True, slots=True)
 class PlannedVariant:
-    """What a check would do with one variant in one dtype."""
+    """Cases and calls of a check with one variant in one dtype."""
 
     variant: str
     dtype: str

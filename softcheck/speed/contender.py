@@ -1,4 +1,4 @@
-"""What is timed: variants, and beside them a copy of their input and torch's own on the same operands."""
+"""Functions that are timed: variants, and beside them a copy of their input and torch's own on the same operands."""
 
 import contextlib
 from dataclasses import dataclass, field

@@ -29,7 +29,7 @@ _NO_SIZES = frozenset({"axis", "dim", "num_warps", "num_stages", "num_ctas"})
 """Keywords whose values are neither sizes nor logits."""
 
 _FOLDED = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.UnaryOp, ast.USub, ast.BinOp, ast.operator, ast.Load)
-"""What constant expressions are made of."""
+"""Nodes that constant expressions are made of."""
 
 
 def _itself(number: float) -> float:

@@ -21,7 +21,7 @@ def subject_of(function, dtype="float32", *, effort="normal", seed=0):
 
 
 def made_in(function, dtype="float32", axes=("gradient", "asked"), *ways):
-    """What is wrong of a function, or a subject, in some ways: those of all values of the axes, each alone, where none is named."""
+    """Returns the findings of a function, or a subject, in some ways: those of all values of the axes, each alone, where none is named."""
     space = meetings._space_of(function if isinstance(function, Subject) else subject_of(function, dtype))
     attempts = Attempts(space, 0)
     alone = [f"{axis.name}={value}" for axis in space.axes if axis.name in axes for value in axis.values[1:]]

@@ -30,7 +30,7 @@ def subject_of(function, dtype="float32"):
 
 
 def found_in(function, way):
-    """What a report says of a way, the smallest meeting that is wrong in it, and remarks."""
+    """Returns the words of a report on a way, the smallest meeting that is wrong in it, and remarks."""
     space = meetings._space_of(subject_of(function))
     attempts = Attempts(space, 0)
     outcome = meetings._Part(space, attempts).of([Way.parse(way, space.axes)])

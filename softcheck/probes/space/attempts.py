@@ -64,7 +64,7 @@ class Attempts:
     def __init__(self, space: WaySpace, seed: int) -> None:
         self._calls = WayCalls(space, seed)
         self.conditions = Conditions(() if space.is_compiled_by_torch else space.source.files)
-        """How conditions of the function's own code came out in its calls."""
+        """Conditions of the function's own code, as they came out in its calls."""
         self.varied: set[str] = set()
         """Parameters that had other values than usual in calls that were judged."""
         self.notes: list[str] = []

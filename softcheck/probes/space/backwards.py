@@ -69,7 +69,7 @@ class Made:
     bits: Bits
     """The answer as it came."""
     leaves: Mapping[str, torch.Tensor]
-    """What requires a gradient, by the operand's name."""
+    """Tensors that require a gradient, by the operand's name."""
     own: list[torch.Tensor]
     """The gradients that will have reached what the call takes in the matrix's place, behind a mask."""
     whole: Mapping[str, Any]

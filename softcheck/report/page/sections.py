@@ -53,7 +53,7 @@ def sentence(result: VariantResult) -> str:
 
 
 def _outcome(result: VariantResult) -> str:
-    """What a verdict rests on: the first of its causes, kinds of findings or defects, and the number of the others."""
+    """Grounds of a verdict: the first of its causes, kinds of findings or defects, and the number of the others."""
     kinds = dict.fromkeys(f.kind for f in result.findings if f.known is None)
     reasons = dict.fromkeys(f.known for f in result.findings if f.known is not None)
     for said, noun in (
