@@ -3,10 +3,9 @@
 import contextlib
 from dataclasses import dataclass
 
-from softcheck.errors import SoftcheckError
 from softcheck.run.model import Events, RunOptions
 from softcheck.run.plan import covered
-from softcheck.run.protocol import ProbePlanned, RunProbe
+from softcheck.run.probing import ProbeTask, planned_calls
 from softcheck.run.session import Session
 
 
@@ -42,20 +41,18 @@ def planned(options: RunOptions, events: Events) -> list[PlannedVariant | str]:
                 found.append(f"{name}: {declaration}")
                 continue
             for dtype in (each for each in options.dtypes if each in declaration.dtypes):
-                calls = {probe: _calls(session, options, name, dtype, probe) for probe in options.probes}
+                calls: dict[str, tuple[str, ...]] = {}
+                for probe in options.probes:
+                    task = ProbeTask(
+                        variant=name,
+                        dtype=dtype,
+                        probe=probe,
+                        effort=options.effort,
+                        axis=options.axis,
+                        seed=options.seed,
+                    )
+                    if made := planned_calls(session, task):
+                        calls[probe] = made
                 cases = len(covered(options.cases, declaration, dtype))
-                found.append(PlannedVariant(name, dtype, cases, {probe: made for probe, made in calls.items() if made}))
+                found.append(PlannedVariant(name, dtype, cases, calls))
     return found
-
-
-def _calls(session: Session, options: RunOptions, variant: str, dtype: str, probe: str) -> tuple[str, ...]:
-    request = RunProbe(
-        variant, probe, dtype, options.effort, options.seed, only=(), tells_calls=True, axis=options.axis
-    )
-    replies = list(
-        session.ask(session.take(), request, lambda: session.waits(variant), f"the plan of probe {probe} on {variant}")
-    )
-    calls = next((reply.calls for reply in replies if isinstance(reply, ProbePlanned)), None)
-    if calls is None:
-        raise SoftcheckError(f"probe {probe} told no plan for {variant}; run softcheck report without --dry-run")
-    return calls

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from oracles.formats import FORMATS
 from softcheck.errors import SoftcheckError
 from softcheck.probes.outcome import Conclusion, Outcome
@@ -113,6 +115,11 @@ def run_probe(
     )
 
 
+def planned_calls(pool: Pool, task: ProbeTask) -> tuple[str, ...]:
+    """Returns words for what a probe's trials would do. Raises SoftcheckError for a fault of the probe itself."""
+    return _Trials(pool, task, (), lambda _index, _outcome: None).calls()
+
+
 _TURN_SECONDS = 0.1
 
 
@@ -192,11 +199,17 @@ class _Trials:
         self._outcomes: dict[int, Outcome] = dict(enumerate(done))
         self._told = len(done)
         """Trials whose outcomes were told: those of a journal are in order."""
+        self._given_up = Outcome()
+        """The outcome of trials that are not made, which no journal keeps."""
         self._left: deque[int] = deque()
         """Trials that nobody has begun."""
         self._lock = threading.Lock()
         self._began: dict[int, Sighting] = {}
         self._repeated: set[int] = set()
+
+    def calls(self) -> tuple[str, ...]:
+        """Returns words for what the trials would do, none of which is made."""
+        return self._told_by(ProbePlanned, replace(self._request(only=()), tells_calls=True)).calls
 
     def plan(self) -> bool:
         """Learns which trials there are; returns False if the variant was given up before."""
@@ -222,7 +235,7 @@ class _Trials:
             if over is not None or deaths >= MOST_DEATHS_IN_A_PROBE:
                 why = f"{MOST_DEATHS_IN_A_PROBE} trials ended their process" if over is None else over.why
                 self.abandoned += len(self._left)
-                self._outcomes |= dict.fromkeys(self._left, Outcome(skipped=f"given up: {why}", is_cut=True))
+                self._given_up = Outcome(skipped=f"given up: {why}", is_cut=True)
                 self._left.clear()
             return self._left.popleft() if self._left else None
 
@@ -253,7 +266,7 @@ class _Trials:
     def concluded(self) -> Conclusion:
         """Returns the conclusion, once its findings have shown again."""
         while True:
-            done = tuple(self._outcomes[index] for index in range(len(self.labels)))
+            done = tuple(self._outcomes.get(index, self._given_up) for index in range(len(self.labels)))
             conclusion = self._told_by(Probed, self._request(done=done)).conclusion
             if not self._is_changed_by_repeating(conclusion):
                 return conclusion
