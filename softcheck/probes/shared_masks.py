@@ -73,10 +73,11 @@ class _SharedMasks(Probe):
             if before.output is None or before.fatal:
                 continue
             known = frozenset(violation.kind for violation in before.violations)
+            ways = [*product(_SHARED, _BATCHES if _takes_batches(one) else _BATCHES[:1])]
             for name in sorted(
                 each for each in operands_of(one.variant.function) if without_layout(each) in trial.parameters
             ):
-                for words, batches in product(_SHARED, _BATCHES if _takes_batches(one) else _BATCHES[:1]):
+                for words, batches in ways:
                     after = _called(one, name, words, batches)
                     if after is not None and one is not subject and after.violations:
                         # Nobody declares whether a row that an option hides has NaN or zeros.
