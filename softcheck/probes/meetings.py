@@ -245,7 +245,9 @@ class _Part:
         if self.is_asked:
             return
         axes = self.space.axes
-        ways = self.attempts.conditions.ways(axes, np.random.default_rng(len(axes)))
+        # Each part seeks others.
+        rng = np.random.default_rng(int(self.plain.get(VALUES, "0")))
+        ways = self.attempts.conditions.ways(axes, rng)
         gradient = next((axis.values[1] for axis in axes if axis.name == GRADIENT), None)
         for number, way in enumerate(islice(ways, int(planned * _SOUGHT))):
             numbered = Way((*way.values, (VALUES, str(_SOUGHT_NUMBERS + number))))
