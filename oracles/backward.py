@@ -14,6 +14,7 @@ import numpy as np
 
 from oracles import _double_word as dw
 from oracles._double_word import DoubleWord
+from oracles._enclosure import Ball, halves
 from oracles.double_double import UNIT_ROUNDOFF, _exponential
 from oracles.formats import Values
 from oracles.reference import Reference, with_error
@@ -48,21 +49,17 @@ def backward(y: Values, g: Values, *, is_logarithm: bool) -> Reference:
 
 def backward_ball(y: Values, g: Values, *, is_logarithm: bool) -> Reference:
     """The same gradients enclosed by Arb, for finite operands of any size."""
-    high, low, off = np.zeros((3, *y.shape))
+    balls: list[Ball] = []
     with flint.ctx.workprec(_PRECISION):
-        for row, (outputs, grads) in enumerate(zip(y.tolist(), g.tolist(), strict=True)):
+        for outputs, grads in zip(y.tolist(), g.tolist(), strict=True):
             of_y, of_g = [flint.arb(one) for one in outputs], [flint.arb(one) for one in grads]
             if is_logarithm:
                 total = sum(of_g, flint.arb(0))
-                balls = [grad - one.exp() * total for one, grad in zip(of_y, of_g, strict=True)]
+                balls += [grad - one.exp() * total for one, grad in zip(of_y, of_g, strict=True)]
             else:
                 total = sum((one * grad for one, grad in zip(of_y, of_g, strict=True)), flint.arb(0))
-                balls = [one * (grad - total) for one, grad in zip(of_y, of_g, strict=True)]
-            for column, ball in enumerate(balls):
-                high[row, column] = middle = float(ball.mid())
-                low[row, column] = float((ball - middle).mid())
-                off[row, column] = 1.01 * float(ball.rad()) + 2.0**-104 * abs(middle)
-    return _stated(high, low, off, 2.0**-1070)
+                balls += [one * (grad - total) for one, grad in zip(of_y, of_g, strict=True)]
+        return _stated(*halves(balls, y.shape), 2.0**-1070)
 
 
 def _stated(high: Values, low: Values, off: Values, absolute: float = 0.0) -> Reference:

@@ -1,6 +1,8 @@
 """The result of every oracle: softmax values with a stated error bound."""
 
+import math
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Literal
 
 import numpy as np
@@ -46,6 +48,18 @@ class Reference:
         """The reference rounded to float64, shape [rows, columns]."""
         with np.errstate(under="ignore"):
             return np.ldexp(self.high + self.low, self.exponent)
+
+    def decimal(self, row: int, column: int, digits: int) -> str:
+        """An element in decimal, rounded once to so many significant digits; ``<1e-300`` where an error is all that is known."""
+        high, low, exponent = (float(part[row, column]) for part in (self.high, self.low, self.exponent))
+        if not math.isfinite(high):
+            return str(high)
+        if high == 0:
+            return "<1e-300" if np.broadcast_to(self.relative_error, self.high.shape)[row, column] else "0"
+        exact = Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+        value = exact.multiply(exact.add(Decimal(high), Decimal(low)), exact.power(Decimal(2), int(exponent)))
+        rounded = Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[]).plus(value).normalize()
+        return f"{rounded:f}" if -7 <= rounded.adjusted() < digits else f"{rounded:e}"
 
 
 class RowClass:

@@ -9,10 +9,8 @@ from oracles.formats import FLOAT32, Bits, Format, Values, decode, format_of
 from oracles.reference import FullyMasked, Reference
 from softcheck.calling import float_environment
 from softcheck.errors import UsageError
-from softcheck.judge.histogram import Histogram
-from softcheck.judge.measurement import Measurement
-from softcheck.judge.merge import merge
-from softcheck.judge.peaks import Peaks
+from softcheck.judge.histogram import Histogram, Peaks
+from softcheck.judge.measurement import Measurement, merge
 from softcheck.judge.tally import Tally, worst
 from softcheck.operations import bounds, ulp
 from softcheck.operations.arithmetic import Arithmetic

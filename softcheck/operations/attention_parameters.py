@@ -11,10 +11,11 @@ from oracles.formats import FLOAT32
 from softcheck.errors import UsageError
 from softcheck.operations.causal import ALIGNMENTS
 from softcheck.operations.heads import Attending, heads_first
+from softcheck.operations.masks import trial
 from softcheck.operations.operation import Arguments, Operand, Parameter
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 _FAMILIES = (
     *(
@@ -44,16 +45,6 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "bias attn_bias additive_mask": ("bias", "keep", "mask", "None"),
     "sink sinks s_aux": ("sinks",),
 }
-
-
-def trial(x: "torch.Tensor", names: frozenset[str]) -> "torch.Tensor":
-    """Hides every third key, another one in each row, where a call takes a mask."""
-    import torch
-
-    if not names & {"mask", "keep", "bias"}:
-        return x
-    rows, columns = (torch.arange(size, device=x.device) for size in x.shape)
-    return x.masked_fill((rows[:, None] + columns) % 3 == 0, float("-inf"))
 
 
 def arguments_of(attending: Attending) -> Arguments:

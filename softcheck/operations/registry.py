@@ -9,13 +9,13 @@ from softcheck.operations.operation import Operation, Parameter, value_in_words
 
 OPERATIONS: dict[str, str] = {
     "softmax": "softcheck.operations.softmax:SOFTMAX",
-    "log_softmax": "softcheck.operations.log_softmax:LOG_SOFTMAX",
-    "logsumexp": "softcheck.operations.logsumexp:LOGSUMEXP",
+    "log_softmax": "softcheck.operations.softmax:LOG_SOFTMAX",
+    "logsumexp": "softcheck.operations.softmax:LOGSUMEXP",
     "cross_entropy": "softcheck.operations.cross_entropy:CROSS_ENTROPY",
     "softmax_backward": "softcheck.operations.backward:SOFTMAX_BACKWARD",
     "log_softmax_backward": "softcheck.operations.backward:LOG_SOFTMAX_BACKWARD",
     "attention": "softcheck.operations.attention:ATTENTION",
-    "attention_logsumexp": "softcheck.operations.attention_logsumexp:ATTENTION_LOGSUMEXP",
+    "attention_logsumexp": "softcheck.operations.attention:ATTENTION_LOGSUMEXP",
 }
 """Module and name of each operation."""
 
