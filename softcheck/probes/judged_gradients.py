@@ -152,7 +152,10 @@ def judged_again(
     size_of = judged_by(computed).second
     assert size_of is not None
     size = size_of(torch.softmax(x.detach(), dim=1), g.reshape(len(bits), -1), w).amax(dim=1, keepdim=True)
-    allowed = (size * _allowed_roundings(x.shape[1], fmt)).expand_as(exact)
+    # A probability, or a product with one, may be subnormal: it is off by a part of the least number, and is multiplied by g and w.
+    largest = torch.stack([(1 + each.reshape(len(bits), -1).abs()).amax(dim=1, keepdim=True) for each in (g, w)]).prod(dim=0)
+    least = _ROUNDINGS * fmt.least_subnormal * largest
+    allowed = (size * _allowed_roundings(x.shape[1], fmt) + least).expand_as(exact)
     values = second.detach().to(torch.float64).cpu().numpy()
     return _within(values, exact.numpy(), allowed.numpy(), "the gradient of sum w dx")
 
