@@ -511,7 +511,8 @@ def test_a_second_derivative_of_subnormal_probabilities_is_left_alone():
         exponentials = torch.exp(x - x.amax(dim=-1, keepdim=True))
         return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
-    assert made_in(in_sixteen_bits, "float16", (), "rows=1813,asked=of the gradient") == {}
+    ways = ("rows=1813,asked=of the gradient", "columns=46058,asked=of the gradient")
+    assert made_in(in_sixteen_bits, "float16", (), *ways) == {}
 
 
 class OfNarrowRows(torch.autograd.Function):
