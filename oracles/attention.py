@@ -15,7 +15,7 @@ import numpy as np
 from oracles._enclosure import halves
 from oracles.arrays import Array, largest, module_of
 from oracles.formats import Values
-from oracles.reference import Reference, with_error
+from oracles.reference import Reference, stated
 
 _UNIT = 2.0**-53
 LARGEST = 700.0
@@ -183,15 +183,16 @@ def outputs(heads: Heads) -> tuple[Array, Array]:
 
 def attention(heads: Heads) -> Reference:
     """The same outputs of arrays, [heads * queries, dimension]."""
-    return _reference(*outputs(heads))
+    high, off = (part.reshape(-1, heads.v.shape[2]) for part in outputs(heads))
+    return stated(high, off, absolute=_VANISHED)
 
 
 def attention_ball(heads: Heads) -> Reference:
     """Outputs enclosed by Arb, [heads * queries, dimension]."""
     with flint.ctx.workprec(_precision(heads)):
         balls = [ball for head in range(len(heads.q)) for query in _enclosed(heads, head) for ball in query]
-        high, low, off = halves(balls, (*heads.q.shape[:2], heads.v.shape[2]))
-        return _reference(high, off, low)
+        high, low, off = halves(balls, (-1, heads.v.shape[2]))
+    return stated(high, off, low, _VANISHED)
 
 
 def logarithms(heads: Heads) -> tuple[Array, Array]:
@@ -204,7 +205,8 @@ def logarithms(heads: Heads) -> tuple[Array, Array]:
 
 def logsumexp(heads: Heads) -> Reference:
     """The same logarithms of arrays, [heads * queries, 1]."""
-    return _reference(*logarithms(heads))
+    high, off = (part.reshape(-1, 1) for part in logarithms(heads))
+    return stated(high, off, absolute=_VANISHED)
 
 
 def logsumexp_ball(heads: Heads) -> Reference:
@@ -212,8 +214,8 @@ def logsumexp_ball(heads: Heads) -> Reference:
     with flint.ctx.workprec(_precision(heads)):
         sums = [(top, total) for head in range(len(heads.q)) for top, total, _ in _weighted(heads, head)]
         balls = [top + total.log() if total > 0 else flint.arb(0) for top, total in sums]
-        high, low, off = halves(balls, (*heads.q.shape[:2], 1))
-        return _reference(high, off, low)
+        high, low, off = halves(balls, (-1, 1))
+    return stated(high, off, low, _VANISHED)
 
 
 def _precision(heads: Heads) -> int:
@@ -254,10 +256,3 @@ def _weighted(heads: Heads, head: int) -> Iterator[tuple[flint.arb, flint.arb, l
 
 def _matrix(values: Values) -> flint.arb_mat:
     return flint.arb_mat(values.shape[0], values.shape[1], values.ravel().tolist())
-
-
-def _reference(high: Values, off: Values, low: Values | None = None) -> Reference:
-    """Answers of queries as a reference, [heads * queries, numbers of an answer], from their parts and largest errors."""
-    parts = with_error(high, np.zeros_like(high) if low is None else low, off)
-    high, low, relative = (part.reshape(-1, high.shape[2]) for part in parts)
-    return Reference(high, low, np.zeros(high.shape, dtype=np.int64), relative, _VANISHED)

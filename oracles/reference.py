@@ -90,6 +90,12 @@ def with_error(high: Values, low: Values, off: Values) -> tuple[Values, Values, 
     return high, low, np.where(unsure, 2.0, relative)
 
 
+def stated(high: Values, off: Values, low: Values | float = 0.0, absolute: float = 0.0) -> Reference:
+    """Returns answers in two parts as a reference, from their absolute errors ``off``, as ``with_error`` has them."""
+    high, low, relative = with_error(high, low + np.zeros(high.shape), off)
+    return Reference(high, low, np.zeros(high.shape, dtype=np.int64), relative, absolute)
+
+
 def classify(values: Values) -> NDArray[np.int8]:
     """Class of each row of a [rows, columns] matrix, shape [rows]. Rows of no columns are ordinary."""
     # The maximum alone tells: it propagates NaN, and it is infinite exactly where a row is special.

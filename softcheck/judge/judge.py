@@ -112,15 +112,13 @@ class _Summary:
 
     def __init__(self, rules: Sequence[Rule], peaks: Peaks | None) -> None:
         self._tally, self._histogram, self._peaks = Tally(rules), Histogram(), peaks
-        self._parts = [Measurement(rows=0, columns=0)]
+        self._parts = [Measurement()]
 
     def add(self, block: Block, rejudged: int, standard_share: float | None) -> None:
         """Adds a block's figures and violations, with its rejudged rows and its share of the standard contract's bound."""
         comparable, summed = block.specials.comparable, block.summed_rows.any()
         errors = block.errors if comparable.all() else block.errors[comparable]
         part = Measurement(
-            rows=0,
-            columns=0,
             elements=errors.size,
             ulp_sum=float(errors.sum()),
             max_standard_share=standard_share,

@@ -26,8 +26,8 @@ class Extreme(msgspec.Struct, frozen=True):
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one judged output. A figure that was not measured is None, never 0."""
 
-    rows: int
-    columns: int
+    rows: int = 0
+    columns: int = 0
     elements: int = 0
     """Elements with a finite reference and a finite output. Only these have an ULP error."""
     max_ulp: Extreme | None = None

@@ -184,8 +184,6 @@ class _TensorJudgement:
                 self.largest[name] = value, int(place[int(row) // (len(rows) // len(place))])
         self.parts.append(
             Measurement(
-                rows=0,
-                columns=0,
                 elements=elements,
                 ulp_sum=min(ulp_sum, LARGEST),
                 max_ulp_ftz=flushing if elements else None,
@@ -198,8 +196,6 @@ class _TensorJudgement:
 
     def _left(self, most: int) -> torch.Tensor:
         """Returns the rows for the numpy judge, at most ``most``, and counts the others as float64 has them."""
-        if not self.left:
-            return torch.zeros(0, dtype=torch.int64)
         rows, ranks = torch.cat(self.left), torch.cat(self.ranks)
         if len(rows) <= most:
             return rows
@@ -219,17 +215,10 @@ class _TensorJudgement:
             self._add(found, torch.ones_like(found.clear), chosen)
             special = ~found.ordinary & (found.broken.sum(dim=0) > 0)
             counts = dict(zip(KINDS, found.broken.sum(dim=1).tolist(), strict=True))
-            part = Measurement(
-                rows=0,
-                columns=0,
-                violations=tuple(
-                    Violation(kind, f"{count} in rows that were counted alone", count=count)
-                    for kind, count in counts.items()
-                    if count
-                ),
-                sum_violations=counts[FindingKind.SUM_VIOLATION],
-                special_mismatches=int(special.sum()),
-            )
+            words = "in rows that were counted alone"
+            violations = tuple(Violation(kind, f"{n} {words}", count=n) for kind, n in counts.items() if n)
+            of_sums, mismatches = counts[FindingKind.SUM_VIOLATION], int(special.sum())
+            part = Measurement(violations=violations, sum_violations=of_sums, special_mismatches=mismatches)
             self.parts.append(part)
 
     def _on_host(self, rows: torch.Tensor) -> Measurement:

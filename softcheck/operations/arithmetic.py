@@ -124,12 +124,9 @@ class Model:
 def depth(columns: int, lanes: int = WARP) -> int:
     """h: additions on the longest path of a row's sum, for a kernel that spreads a row over ``lanes`` or more.
 
-    With lanes <= w <= 1024 threads on a row and tiles of T >= w columns, a thread adds up T/w elements of a tile, a tree
-    over the threads adds log2(w) <= 10 more, and the tiles' sums are added in turn: T/w - 1 + log2(w) + n/T additions,
-    which is convex in T and so largest at T = w or T = n, at most ceil(n/lanes) + 10. Kernels may give short rows fewer
-    threads, down to one, so 31 additions in sequence are always allowed: a whole row of 32 columns, or 16 bytes of
-    elements per thread and a tree over the threads in rows of up to 1024. No order of additions puts more than n - 1 on a
-    path, so that one lane allows every order. Padding adds exact zeros.
+    A thread adds up its share, a tree over at most 1024 threads adds log2(1024) = 10 more, and tiles' sums are added in turn: at most
+    ceil(n/lanes) + 10 (docs/bounds.md, section 4). Kernels may give short rows fewer threads, so 31 additions in sequence are always
+    allowed. No order puts more than n - 1 on a path, so that one lane allows every order. Padding adds exact zeros.
     """
     return max(0, min(columns - 1, max(WARP - 1, -(-columns // lanes) + 10)))
 

@@ -17,7 +17,7 @@ from oracles.arrays import Array, largest, module_of, quiet
 from oracles.attention import Heads
 from oracles.formats import FLOAT32, FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
-from softcheck.errors import UsageError, near_matches
+from softcheck.errors import UsageError
 from softcheck.operations import attention_bounds, rules
 from softcheck.operations.attention_parameters import arguments_of, attending_of, families_of
 from softcheck.operations.block import joined, reshaped
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _UNIT = 2.0**-53
 _AT_ONCE = 1 << 20
 """Scores of the heads that the oracle takes at once."""
-SCORES = {"cpu": 1 << 20, "cuda": 1 << 24}
+SCORES = {"cpu": 1 << 20, "cuda": 1 << 23}
 """Scores that are held at once on a device: their float64 temporaries take some thirty times 8 bytes each."""
 WIDEST = 640
 """Keys of the longest head that is judged: an output has queries times keys scores behind it."""
@@ -283,7 +283,7 @@ _Q, _K = Operand("q", ("rows", "queries", "head_dim")), Operand("k", ("rows", "c
 
 
 def _attention(**parameters: Parameter) -> Operation:
-    """Attention with these parameters. Raises UsageError for a value that is not judged."""
+    """Attention with these parameters. Raises UsageError as ``attending_of`` does."""
     attending, found = attending_of(parameters)
     # Where NaN may stand behind a mask, a backward may make another one of it.
     undifferentiated = {"operand_gradients": None} if attending.ignores_nan else {}
@@ -302,13 +302,8 @@ def _attention(**parameters: Parameter) -> Operation:
 
 
 def _logsumexp(**parameters: Parameter) -> Operation:
-    """The log-sum-exp of attention with these parameters. Raises UsageError for a value that is not judged."""
-    base = float(parameters.pop("base", math.e))
-    if base not in (2, math.e):
-        raise UsageError(f"base is {base:g}; expected 2, or none for the base e")
-    no_keys = str(parameters.pop("no_keys", "-inf"))
-    if no_keys not in NO_KEYS:
-        raise UsageError(f"no_keys is {no_keys!r}; {near_matches(no_keys, list(NO_KEYS))}")
+    """The log-sum-exp of attention with these parameters. Raises UsageError as attention does, and for ``no_keys`` beside a sink."""
+    base, no_keys = float(parameters.pop("base", math.e)), str(parameters.pop("no_keys", "-inf"))
     attending, found = attending_of(parameters)
     if no_keys != "-inf" and math.isfinite(attending.sink):
         raise UsageError("no_keys stands beside a sink, which every query sees; leave one of them out")

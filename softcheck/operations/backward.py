@@ -15,7 +15,7 @@ from oracles.arrays import Array, module_of, quiet
 from oracles.backward import LARGEST, backward, backward_ball
 from oracles.float64 import summation_depth
 from oracles.formats import FLOAT64, Format, Values
-from oracles.reference import FullyMasked, Reference, with_error
+from oracles.reference import FullyMasked, Reference, stated
 from softcheck.operations.bounds import Bounds, Model, backward_error, bounds_of
 from softcheck.operations.drawn import by_blocks, of_elements, of_rows
 from softcheck.operations.operation import Arguments, Exact, Named, Operand, Operation, beside, functions_of, of_matrix
@@ -158,10 +158,7 @@ class _Backward:
             else:
                 high = p * (g - total)
                 off = _UNIT * (p * of_sum + 2 * p * np.abs(g - total))
-            high, low, relative = with_error(
-                np.where(ordinary, high, np.nan), np.zeros(high.shape), np.where(p > 0, off, 0.0)
-            )
-        return Reference(high, low, np.zeros(high.shape, dtype=np.int64), relative, 0.0)
+            return stated(np.where(ordinary, high, np.nan), np.where(p > 0, off, 0.0))
 
     def of_float64(self, values: Values, fmt: Format, oracle: Callable[..., Reference]) -> Reference:
         """From an oracle, for ordinary rows."""

@@ -1,16 +1,7 @@
-"""The largest error that a kernel's arithmetic can produce on each element: proven, not tuned.
+"""The largest error that a kernel's arithmetic can produce on each element: proven, not tuned; docs/bounds.md derives it.
 
-Derived step by step in docs/bounds.md, in units of ulp(g) of the output format. With d_j = max x - x_j, exact softmax g_j
-and logarithmic errors throughout (a relative error e is at most -log(1 - e) in the logarithm, either way):
-
-    A_j = c d_j + eta_e                      (eta_e only where d_j > 0: exp(0) = 1 is exact)
-    C   = log(sum_i g_i exp(A_i)) + h u + eta_d + n tau
-    B_j = A_j + C
-    |y_j - g_j| <= g_j (exp(B_j) - 1) + tau exp(h u + eta_d + n tau) + rounding to the output format
-
-Where B_j is large that is more than g_j, and an output of 0 would keep it; an output below g_j is then held to
-g_j (1 - exp(-B_j)) in place of the first term.
-
+Errors are logarithmic, in units of ulp(g) of the output format for an exact softmax g: A of each exponential, B with the sum and the
+division. Where B is large g (exp(B) - 1) is more than g, and an output of 0 would keep it; an output below g is then held to g (1 - exp(-B)).
 Formulas stand once, for numpy's arrays and torch's tensors alike, all of them float64.
 """
 
@@ -322,14 +313,7 @@ SUMMED = 2.0**-50
 
 
 def log_softmax_bounds(values: Array, exact: Scaled, logarithms: Array, constants: Model) -> Bounds:
-    """Bounds on errors and sums of a log-softmax, as ``bounds`` has them; docs/bounds.md, section 19, derives them.
-
-    With d_j = max x - x_j, L = log(sum exp(-d)), C the logarithmic error of the sum (the softmax's, without the division's), rho the
-    roundoff of the type computed in, and c the exponent's error per unit of d:
-
-        E_j = c d_j + C + rho (3 + 6 L) + 2 rho |r_j|
-        |y_j - r_j| <= E_j + tau + half an ulp of |r_j| + E_j, if the result is rounded to a narrower format
-    """
+    """Bounds on errors and sums of a log-softmax, as ``bounds`` has them; docs/bounds.md, section 19, derives them."""
     xp, columns = module_of(values), values.shape[1]
     with quiet(values):
         rounded = of_logits(values, largest(values), constants) if constants.rounds_logits else None
@@ -358,12 +342,7 @@ def error_of_logarithm(values: Array, constants: Model) -> Array:
 
 
 def logsumexp_bounds(values: Array, exact: Scaled, answers: Array, constants: Model) -> Bounds:
-    """Bounds on errors of a log-sum-exp; docs/bounds.md, section 22, derives them.
-
-    With m = max x, L = log(sum exp(x - m)), and E_L the error of L as in section 19:
-
-        |y - r| <= E_L + rho (4 |m| + 2 |r|) + half an ulp of |r|, if the result is rounded to a narrower format
-    """
+    """Bounds on errors of a log-sum-exp; docs/bounds.md, section 22, derives them."""
     of_sum = error_of_logarithm(values, constants)
     error = logsumexp_error(answers, largest(values), of_sum, constants)
     return bounds_of(error, answers, exact, constants)

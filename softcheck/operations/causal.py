@@ -12,7 +12,6 @@ import numpy as np
 from oracles.arrays import Array, largest, module_of
 from oracles.formats import Format, Values
 from oracles.reference import Reference
-from softcheck.errors import UsageError, near_matches
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.block import reshaped
 from softcheck.operations.bounds import like
@@ -97,12 +96,8 @@ def masked_by_position(plain: Operation, alignment: str, queries: float = 0) -> 
     """Returns the operation with a causal mask, of rows that are matrices; ``plain`` itself without an alignment.
 
     ``queries`` is the number of queries of every matrix, 0 for one that the width gives. A row whose width it does not divide is one
-    query. Raises UsageError for another alignment than ``ALIGNMENTS``, and for a number of queries that is none.
+    query.
     """
-    if alignment and alignment not in ALIGNMENTS:
-        raise UsageError(f"causal is {alignment!r}; {near_matches(str(alignment), list(ALIGNMENTS))}")
-    if queries < 0 or queries != int(queries):
-        raise UsageError(f"queries is {queries:g}; expected a number of queries, or 0 for one that the width gives")
     if not alignment:
         return plain
     masked, gradient = _Causal(plain, alignment, int(queries)), plain.gradient

@@ -22,7 +22,7 @@ from oracles import loss
 from oracles.arrays import Array, largest, module_of, quiet
 from oracles.float64 import summation_depth
 from oracles.formats import FLOAT32, FLOAT64, Format, Values
-from oracles.reference import FullyMasked, Reference, with_error
+from oracles.reference import FullyMasked, Reference, stated, with_error
 from softcheck.operations import options, targets
 from softcheck.operations.bounds import (
     LARGEST_EXPONENT,
@@ -193,8 +193,7 @@ class Losses:
             off = self.summed(off, len(values))
             each = len(part.high) / max(1, len(values))
             off += 2 * _UNIT * each * self.summed(np.abs(part.high), len(values))
-            high, low, relative = with_error(high, np.zeros(high.shape), off)
-        return Reference(high, low, np.zeros(high.shape, dtype=np.int64), relative, part.absolute_error)
+            return stated(high, off, absolute=part.absolute_error)
 
     def of_rows(self, values: Values, fmt: Format) -> Reference:
         """The losses of rows, each divided as in a mean."""

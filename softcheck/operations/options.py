@@ -91,12 +91,6 @@ class Changed:
         return replace(self.inner, **found)
 
 
-def check_scale(scale: float) -> None:
-    """Raises UsageError for a scale that is not above 0 or not finite."""
-    if not 0.0 < scale < np.inf:
-        raise UsageError(f"the scale is {scale:g}; expected a number above 0, such as 0.125, or 1 / temperature")
-
-
 def with_scale(model: Model) -> Model:
     """Returns an arithmetic's constants for logits that it has scaled.
 
@@ -108,10 +102,8 @@ def with_scale(model: Model) -> Model:
 def scaled(plain: Operation, scale: float) -> Operation:
     """Returns the operation of ``scale * x`` for an operation of x that depends on differences of logits alone.
 
-    Rows with a product that float32 can't hold, or float64 for its own inputs, have no promised answer. Raises UsageError as
-    ``check_scale`` does.
+    Rows with a product that float32 can't hold, or float64 for its own inputs, have no promised answer.
     """
-    check_scale(scale)
     if scale == 1.0:
         return plain
     of = _Scaled(plain, scale)
@@ -231,12 +223,6 @@ _BY_EXPONENTIALS = 12.0
 """Absolute error in units of c rho of a tanh that is made of an exponential, as 2 / (1 + exp(-2 t)) - 1 is."""
 
 
-def check_cap(softcap: float) -> None:
-    """Raises UsageError for a cap that is negative or not finite; 0 is none."""
-    if not 0.0 <= softcap < np.inf:
-        raise UsageError(f"the softcap is {softcap:g}; expected a number above 0, such as 30, or 0 for none")
-
-
 def refuse_float64(fmt: Format) -> None:
     """Raises UsageError for float64, whose caps no oracle knows well enough."""
     if fmt == FLOAT64:
@@ -270,16 +256,13 @@ def capped(inner: Operation, softcap: float, scale: float) -> Operation:
     """Returns the operation of ``softcap * tanh(scale * x / softcap)`` for ``inner``, which is the operation of ``scale * x``.
 
     Logits of -inf stay what they are: a kernel masks after it caps. Rows with a +inf, or with a product that float32 can't hold,
-    have no promised answer. Raises UsageError as ``check_cap`` does.
+    have no promised answer.
     """
-    check_cap(softcap)
     if not softcap:
         return inner
     of = _Capped(inner, softcap, scale)
-    gradient = inner.gradient and chained(
-        inner.gradient, "{} of capped logits", 1.0, of.gradient_errors, second_too=False
-    )
-    gradient = gradient and replace(gradient, second=None)
+    words = inner.gradient and f"{inner.gradient.scale} of capped logits"
+    gradient = inner.gradient and replace(inner.gradient, errors=of.gradient_errors, scale=words, second=None)
     return of.operation({"softcap": softcap}, undefined=of.overflows, gradient=gradient)
 
 
@@ -334,14 +317,9 @@ _POWERS = replace(POWERS_SUM_TO_ONE, describe=partial(sum_words, summed="the sum
 
 
 def in_base(plain: Operation, base: float) -> Operation:
-    """Returns an operation whose answers are logarithms of base 2 for ``plain``, whose answers are natural ones.
-
-    Raises UsageError for another base than e and 2.
-    """
+    """Returns an operation whose answers are logarithms of base 2 for ``plain``, whose answers are natural ones; itself for base e."""
     if base == math.e:
         return plain
-    if base != 2:
-        raise UsageError(f"the base is {base:g}; expected 2, or no base for natural logarithms")
     of = _InBaseTwo(plain)
     gradient = plain.gradient and chained(
         plain.gradient, "{}, g times log2(e)", LOG2E, of.gradient_errors, second_too=False

@@ -96,8 +96,7 @@ def weights_in_float64(columns: int) -> Values:
 
 
 UNTRIED = "undefined"
-INVALID = ("", "nan", "zero", UNTRIED)
-"""Losses that a cross-entropy may promise for targets that are no columns: none, NaN, 0, or none and there is never such a target."""
+"""The promise that there is never a target that is no column, in place of a loss for one."""
 
 
 @dataclass(frozen=True, slots=True)
