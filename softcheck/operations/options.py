@@ -261,8 +261,9 @@ def capped(inner: Operation, softcap: float, scale: float) -> Operation:
     if not softcap:
         return inner
     of = _Capped(inner, softcap, scale)
-    words = inner.gradient and f"{inner.gradient.scale} of capped logits"
-    gradient = inner.gradient and replace(inner.gradient, errors=of.gradient_errors, scale=words, second=None)
+    if (gradient := inner.gradient) is not None:
+        words = f"{gradient.scale} of capped logits"
+        gradient = replace(gradient, errors=of.gradient_errors, scale=words, second=None)
     return of.operation({"softcap": softcap}, undefined=of.overflows, gradient=gradient)
 
 

@@ -44,7 +44,8 @@ _NUMBERS: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(
         ("weight", "head", "gradient_in_place"), (lambda value: value in (0, 1), "1 if the function has it, else 0")
     ),
-    **dict.fromkeys(("value_dim", "queries", "window"), _whole(0)),
+    **dict.fromkeys(("value_dim", "window"), _whole(0)),
+    "queries": (_whole(0)[0], "a number of queries, or 0 for one that the width gives"),
     **dict.fromkeys(("head_dim", "groups"), _whole(1)),
 }
 """The values of a parameter that are judged, and words for them."""
