@@ -21,6 +21,8 @@ from softcheck.calling.ownership import is_of_library
 from softcheck.variants.recognise import is_triton_kernel
 
 _MOST_FILES = 16
+_DECLARING = Path(__file__).resolve().parent / "builtin" / "declarations.py"
+"""What the built-in variants' modules import that is no code of theirs."""
 
 _LEAST_LARGE = 64
 """Quotients of a number of bytes are no sizes below this."""
@@ -350,4 +352,4 @@ def _beside(module: ast.Module, folder: Path) -> list[Path]:
         base = ([folder, *folder.parents][max(0, level - 1) :] or [folder])[0]
         for parts in (name.split(".") for name in names):
             found |= dict.fromkeys((base.joinpath(*parts).with_suffix(".py"), base / f"{parts[-1]}.py"))
-    return [file for file in found if file.is_file()]
+    return [file for file in found if file.is_file() and file != _DECLARING]

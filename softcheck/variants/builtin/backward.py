@@ -27,18 +27,18 @@ def torch_log_softmax_backward(grad: torch.Tensor, y: torch.Tensor) -> torch.Ten
 
 @jit
 def _one_block_kernel(
-    dx: tl.tensor,
-    grad: tl.tensor,
-    y: tl.tensor,
-    grad_row_stride: tl.tensor,
-    grad_column_stride: tl.tensor,
-    y_row_stride: tl.tensor,
-    y_column_stride: tl.tensor,
-    columns: tl.tensor,
+    dx,
+    grad,
+    y,
+    grad_row_stride,
+    grad_column_stride,
+    y_row_stride,
+    y_column_stride,
+    columns,
     LOGARITHM: tl.constexpr,
     BLOCK: tl.constexpr,
     COMPUTE: tl.constexpr,
-) -> None:
+):
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK).to(tl.int64)
     inside = column < columns
@@ -55,18 +55,18 @@ def _one_block_kernel(
 
 @jit
 def _two_pass_kernel(
-    dx: tl.tensor,
-    grad: tl.tensor,
-    y: tl.tensor,
-    grad_row_stride: tl.tensor,
-    grad_column_stride: tl.tensor,
-    y_row_stride: tl.tensor,
-    y_column_stride: tl.tensor,
-    columns: tl.tensor,
+    dx,
+    grad,
+    y,
+    grad_row_stride,
+    grad_column_stride,
+    y_row_stride,
+    y_column_stride,
+    columns,
     LOGARITHM: tl.constexpr,
     BLOCK: tl.constexpr,
     COMPUTE: tl.constexpr,
-) -> None:
+):
     row = tl.program_id(0).to(tl.int64)
     grad += row * grad_row_stride
     y += row * y_row_stride

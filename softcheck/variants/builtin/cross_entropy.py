@@ -22,18 +22,18 @@ def torch_cross_entropy(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 @jit
 def _forward_kernel(
-    loss: tl.tensor,
-    logarithm: tl.tensor,
-    x: tl.tensor,
-    target: tl.tensor,
-    target_stride: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    ignored: tl.tensor,
+    loss,
+    logarithm,
+    x,
+    target,
+    target_stride,
+    row_stride,
+    column_stride,
+    columns,
+    ignored,
     BLOCK: tl.constexpr,
     COMPUTE: tl.constexpr,
-) -> None:
+):
     row = tl.program_id(0).to(tl.int64)
     chosen = tl.load(target + row * target_stride)
     if chosen == ignored:
@@ -50,20 +50,20 @@ def _forward_kernel(
 
 @jit
 def _backward_kernel(
-    gradient: tl.tensor,
-    of_loss: tl.tensor,
-    of_loss_stride: tl.tensor,
-    logarithm: tl.tensor,
-    x: tl.tensor,
-    target: tl.tensor,
-    target_stride: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    ignored: tl.tensor,
+    gradient,
+    of_loss,
+    of_loss_stride,
+    logarithm,
+    x,
+    target,
+    target_stride,
+    row_stride,
+    column_stride,
+    columns,
+    ignored,
     BLOCK: tl.constexpr,
     COMPUTE: tl.constexpr,
-) -> None:
+):
     row = tl.program_id(0).to(tl.int64)
     chosen = tl.load(target + row * target_stride)
     scale = tl.where(chosen == ignored, 0.0, tl.load(of_loss + row * of_loss_stride).to(COMPUTE))
@@ -117,16 +117,8 @@ def cross_entropy_online(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 @jit
 def _chunk_kernel(
-    maxima: tl.tensor,
-    totals: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    chunk: tl.tensor,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+    maxima, totals, x, row_stride, column_stride, columns, chunk, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
+):
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     first = part * chunk
     start = x + row * row_stride + first.to(tl.int64) * column_stride
@@ -138,21 +130,21 @@ def _chunk_kernel(
 
 @jit
 def _merge_kernel(
-    loss: tl.tensor,
-    logarithm: tl.tensor,
-    maxima: tl.tensor,
-    totals: tl.tensor,
-    x: tl.tensor,
-    target: tl.tensor,
-    target_stride: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    parts: tl.tensor,
-    ignored: tl.tensor,
+    loss,
+    logarithm,
+    maxima,
+    totals,
+    x,
+    target,
+    target_stride,
+    row_stride,
+    column_stride,
+    columns,
+    parts,
+    ignored,
     PARTS: tl.constexpr,
     COMPUTE: tl.constexpr,
-) -> None:
+):
     row = tl.program_id(0).to(tl.int64)
     part = tl.arange(0, PARTS)
     of_parts = tl.load(maxima + row * parts + part, mask=part < parts, other=-float("inf"))
@@ -199,17 +191,17 @@ def cross_entropy_chunked(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor
 
 @jit
 def _in_place_kernel(
-    loss: tl.tensor,
-    x: tl.tensor,
-    target: tl.tensor,
-    target_stride: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    ignored: tl.tensor,
+    loss,
+    x,
+    target,
+    target_stride,
+    row_stride,
+    column_stride,
+    columns,
+    ignored,
     BLOCK: tl.constexpr,
     COMPUTE: tl.constexpr,
-) -> None:
+):
     row = tl.program_id(0).to(tl.int64)
     input_row = x + row * row_stride
     chosen = tl.load(target + row * target_stride)

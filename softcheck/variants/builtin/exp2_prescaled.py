@@ -10,15 +10,7 @@ _LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @jit
-def _exp2_prescaled_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+def _exp2_prescaled_kernel(output, x, row_stride, column_stride, columns, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < columns

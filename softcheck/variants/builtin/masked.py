@@ -10,17 +10,8 @@ from softcheck.variants.builtin.declarations import declared
 
 @jit
 def _masked_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    mask: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    mask_row_stride: tl.tensor,
-    mask_column_stride: tl.tensor,
-    columns: tl.tensor,
-    scale: tl.tensor,
-    BLOCK: tl.constexpr,
-) -> None:
+    output, x, mask, row_stride, column_stride, mask_row_stride, mask_column_stride, columns, scale, BLOCK: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK).to(tl.int64)
     inside = column < columns
@@ -47,17 +38,17 @@ def scaled_masked_one_block(x: torch.Tensor, mask: torch.Tensor, scale: float) -
 
 @jit
 def _causal_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    matrix_stride: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    queries: tl.tensor,
-    keys: tl.tensor,
-    shift: tl.tensor,
+    output,
+    x,
+    matrix_stride,
+    row_stride,
+    column_stride,
+    queries,
+    keys,
+    shift,
     BLOCK: tl.constexpr,
     COMPUTE: tl.constexpr,
-) -> None:
+):
     row = tl.program_id(0).to(tl.int64)
     query = row % queries
     input_row = x + (row // queries) * matrix_stride + query * row_stride

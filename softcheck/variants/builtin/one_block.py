@@ -8,15 +8,7 @@ from softcheck.variants.builtin.declarations import declared
 
 
 @jit
-def _one_block_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+def _one_block_kernel(output, x, row_stride, column_stride, columns, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)
     inside = column < columns
