@@ -18,7 +18,7 @@ from softcheck.tracing.memory import Memory, Region
 from softcheck.tracing.model import RowStatus, TracedFigure, TracedRow, TracedStep
 from softcheck.tracing.recorder import TracedOperation, recording
 from softcheck.tracing.shadow import Array, Wide
-from softcheck.tracing.steps import Answers, last_stores, steps_of, untouched
+from softcheck.tracing.steps import Answers, last_stores, step_of, untouched
 from softcheck.variants.registry import LoadedVariant
 
 MOST_STEPS = 120
@@ -27,9 +27,6 @@ _LAST_STEPS = 40
 
 _MISREAD = 64
 """Times that an exact figure may be farther from the exact output than the kernel's own figure is."""
-
-MOST_COLUMNS = 2**15
-"""Widest row that is traced. A step holds every lane's figures several times until the row's steps are drawn."""
 
 
 def record(
@@ -109,7 +106,7 @@ def _record(
         notes.append(f"not followed, so that results count as exact from there on: {said}")
     operations = last_stores(recorder.operations)
     for row in rows:
-        steps = steps_of(row, operations, answers, focus)
+        steps = [step for one in operations if (step := step_of(row, one, answers, focus)) is not None]
         of_row = [one for one in operations if (one.shadow.row == row).any()]
         notes += untouched(row, len(values[row]), operations, answers)
         traced.append(_row(row, steps, of_row, values[row], written[row], answer.values[row], operation))
@@ -125,8 +122,8 @@ def _row(
     exact: Values,
     operation: Operation,
 ) -> TracedRow:
-    most = max((step.own or 0.0 for step in steps), default=0.0)
-    born = next((i for i, step in enumerate(steps) if most > 0 and step.own == most), None)
+    born = max(range(len(steps)), key=lambda i: steps[i].own or 0.0, default=None)
+    born = born if born is not None and steps[born].own else None
     if (np.isnan(outputs) & ~np.isnan(exact)).any():
         # The exact figures are NaN from there on too, so that the error shows where the NaN is stored, and was made before.
         born = next((i for i, step in enumerate(steps) if step.makes_nan), born)
