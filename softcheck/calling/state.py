@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from softcheck.calling import left_running, process_settings, seeds, settings
+from softcheck.calling import ownership, process_settings, settings
 from softcheck.calling.ownership import is_of_library
 from softcheck.calling.settings import GlobalSetting
 
@@ -73,11 +73,11 @@ def _write_seed(before: tuple[int, torch.Tensor]) -> None:
 
 
 def _read_threads() -> tuple[set[threading.Thread], dict[int, str]]:
-    return set(threading.enumerate()), left_running.at_work()
+    return set(threading.enumerate()), ownership.at_work()
 
 
 def _tell_threads(before: tuple[set[threading.Thread], dict[int, str]], now: Any) -> str:
-    left = [thread.name for thread in now[0] - before[0] if left_running.is_foreign(thread)]
+    left = [thread.name for thread in now[0] - before[0] if ownership.is_foreign(thread)]
     left = left or [f"one in {name}" for key, name in now[1].items() if key not in before[1]]
     return f"{', '.join(sorted(left))} was left behind" if left else ""
 
@@ -89,7 +89,7 @@ def _end_threads(_: Any) -> None:
 _SETTINGS = (
     *process_settings.SETTINGS,
     *settings.ALWAYS,
-    *seeds.SETTINGS,
+    *settings.SEEDS,
     GlobalSetting(
         "",
         lambda: (torch.initial_seed(), torch.get_rng_state()),

@@ -87,10 +87,7 @@ def is_float(handle: Any) -> bool:
 
 
 def follow(name: str, handles: Sequence[Any], result: Any) -> Followed | None:
-    """The result of an operation on handles, of which some carry shadows; None for a result that is no float.
-
-    ``name`` is the builder's without ``create_``, or a function's of libdevice without ``__nv_`` and the f of float32.
-    """
+    """The result of an operation, by the builder's or libdevice's name, on handles of which some carry shadows; None if it is no float."""
     if not is_float(result):
         return None
     if name in _CASTS:
@@ -219,10 +216,7 @@ def with_moved_lanes(original: Any, builder: Any, *args: Any, **kwargs: Any) -> 
 
 
 def folded(reducer: Any, inputs: Sequence[Any], shape: tuple[int, ...]) -> list[Followed | None]:
-    """Computes a reduction of each input, whose results have this shape; None for an input of integers.
-
-    ``reducer`` is Triton's: an axis, a combining function, and whether the axis is kept.
-    """
+    """Computes Triton's reduction of each input, whose results have this shape; None for an input of integers."""
     axis = reducer.axis.value if isinstance(reducer.axis, tl.constexpr) else reducer.axis
     handles = [arg.handle if axis is not None else _part(arg.handle, np.ravel) for arg in inputs]
     found: list[Followed | None]
@@ -249,10 +243,7 @@ def _part(handle: Any, take: Any) -> Any:
 
 
 def _in_a_tree(function: Any, handles: Sequence[Any], axis: int) -> list[Followed | None]:
-    """Combines halves, as ``toolchain._interpreter_folds`` does, with the shadows that the operations give.
-
-    The combining function has no exact meaning but its operations', so its result adds no error of its own.
-    """
+    """Combines halves, as ``toolchain._interpreter_folds`` does, with the shadows that the operations give: the result adds no error of its own."""
     call = function.rewrite() if hasattr(function, "rewrite") else function
     rows = [_part(handle, lambda data: np.moveaxis(data, axis, 0)) for handle in handles]
     with trying():

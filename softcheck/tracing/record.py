@@ -135,6 +135,10 @@ def _row(
     powers = np.exp(wide - wide.max())
     due: Array = operation.probabilities(exact).astype(Wide) if operation.answers_elements else powers / powers.sum()
     got = operation.probabilities(outputs).astype(Wide) if operation.answers_elements else None
+
+    def of_both(figure: Callable[[Array], Any]) -> TracedFigure:
+        return TracedFigure(kernel=None if got is None else float(figure(got)), exact=float(figure(due)))
+
     return TracedRow(
         row=row,
         columns=len(logits),
@@ -142,10 +146,10 @@ def _row(
         status=_status(logits),
         maximum=_last(row, operations, ("block_maximum", "running_maximum"), "maximum", wide.max()),
         sum_of_exponentials=_last(row, operations, ("block_sum", "running_sum"), "sum", powers.sum()),
-        sum_of_probabilities=_of_both(np.sum, got, due),
-        entropy=_of_both(_entropy, got, due),
-        least_probability=_of_both(np.min, got, due),
-        largest_probability=_of_both(np.max, got, due),
+        sum_of_probabilities=of_both(np.sum),
+        entropy=of_both(_entropy),
+        least_probability=of_both(np.min),
+        largest_probability=of_both(np.max),
         steps=tuple(steps[i] for i in kept),
         steps_left_out=len(steps) - len(kept),
         born=None if born is None else list(kept).index(born),
@@ -162,10 +166,6 @@ def _last(
             exact = operation.shadow.exact[of_row][0]
             return TracedFigure(kernel=float(operation.values[of_row][0]), exact=float(exact))
     return TracedFigure(kernel=None, exact=float(otherwise))
-
-
-def _of_both(figure: Callable[[Array], Any], got: Array | None, due: Array) -> TracedFigure:
-    return TracedFigure(kernel=None if got is None else float(figure(got)), exact=float(figure(due)))
 
 
 def _entropy(probabilities: Array) -> float:

@@ -101,10 +101,7 @@ _OTHERS: dict[str, Callable[..., Array]] = {
 
 
 def reduction(name: str, a: Shadow, axis: int) -> ExactRule:
-    """The rule of ``sum``, ``max`` or ``fmax`` along an axis.
-
-    The row of a result is that of the first lane with data; lanes of another row don't belong into it.
-    """
+    """The rule of ``sum``, ``max`` or ``fmax`` along an axis; lanes of another row than the first with data don't belong into it."""
     held = a.state == DATA
     first = np.expand_dims(held.argmax(axis=axis), axis)
     has_data = held.any(axis=axis)

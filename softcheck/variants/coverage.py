@@ -108,10 +108,7 @@ def _is_in(line: int, lines: tuple[int, int]) -> bool:
 
 
 def reached(source: Source, names: Sequence[str]) -> dict[str, tuple[str, CodeFunction]]:
-    """The functions of these names in the source and all functions there that they mention, themselves or through others.
-
-    Each name comes with the file and the definition.
-    """
+    """The functions of these names in the source and all that they mention, themselves or through others, each with its file."""
     functions: dict[str, tuple[str, CodeFunction]] = {}
     for path in reversed(source.files):
         for node in ast.walk(ast.parse(path.read_bytes())):
@@ -127,10 +124,7 @@ def reached(source: Source, names: Sequence[str]) -> dict[str, tuple[str, CodeFu
 
 
 def never_run(lines: Sequence[CodeLine], run: Collection[Line], branches: Sequence[Branch] = ()) -> list[str]:
-    """Words for runs of lines that were never run: "lines 42-57 of my_kernels.py: `if n_rows == 1` was never true".
-
-    Without the last words where the condition itself was never met.
-    """
+    """Words for runs of lines that were never run: "lines 42-57 of my_kernels.py: `if n_rows == 1` was never true"."""
     words = []
 
     def kind(line: CodeLine) -> tuple[bool, str, str]:
