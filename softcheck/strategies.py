@@ -132,7 +132,7 @@ def matrices(
     Column counts favour 1, 2 and the neighbours of 128 and 512. NaN and +inf appear only where allowed. Raises
     hypothesis' InvalidArgument for an unknown dtype and for bounds that contradict each other.
     """
-    shapes = _Shapes(min_rows, max_rows, min_columns, max_columns)
+    shapes = _Limits(min_rows, max_rows, min_columns, max_columns)
     contents = _contents(_format(dtype), shapes, _specials(allow_nan, allow_infinity, allow_negative_infinity))
     return contents.map(lambda content: content[0])
 
@@ -160,7 +160,7 @@ def cases(
     fmt = _format(dtype)
     if unknown := sorted(set(operand_names) - set(NAMED)):
         raise InvalidArgument(f"operand_names holds {unknown[0]!r}; expected names among {', '.join(NAMED)}")
-    shapes = _Shapes(min_rows, max_rows, min_columns, max_columns)
+    shapes = _Limits(min_rows, max_rows, min_columns, max_columns)
     contents = _contents(fmt, shapes, _specials(allow_nan, allow_infinity, allow_negative_infinity))
 
     @st.composite
@@ -181,7 +181,7 @@ def _format(dtype: str) -> Format:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shapes:
+class _Limits:
     """Least and most rows and columns."""
 
     min_rows: int
@@ -221,7 +221,7 @@ def _specials(nan: bool, infinity: bool, negative_infinity: bool) -> dict[Number
 
 
 def _contents(
-    fmt: Format, shapes: _Shapes, specials: dict[Number, bool]
+    fmt: Format, shapes: _Limits, specials: dict[Number, bool]
 ) -> st.SearchStrategy[tuple[Bits, Recipe | None]]:
     """Draws bits of a matrix, and the recipe that makes them if there is one."""
     shapes.check()

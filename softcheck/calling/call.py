@@ -154,10 +154,7 @@ def call(function: Callable[[torch.Tensor], Any], placed: Placed, operation: Ope
 def call_on_device(
     function: Callable[[torch.Tensor], Any], placed: Placed, operation: Operation | None = None
 ) -> Returned:
-    """Runs a variant once on a placed input and checks what needs no reference: type, shape, dtype, device, input.
-
-    Global state that the call changed is put back. Raises UninterpretableError as ``launch`` does.
-    """
+    """Runs a variant once, checks what needs no reference, and puts global state back. Raises UninterpretableError as ``launch`` does."""
     launched = launch(function, placed, operation, wait=True)
     return launched.outcome(launched.output, unchanged=launched.output is None or bool(launched.unchanged()))
 

@@ -48,11 +48,7 @@ def is_foreign(thread: threading.Thread) -> bool:
 
 
 def at_work() -> dict[int, str]:
-    """Threads of pools, and such as Python does not list, that are in the middle of a variant's code.
-
-    By identity, with the function that they began with. The outermost function that is not the standard library's decides
-    whose work it is: a library may run code that it wrote.
-    """
+    """Threads of pools, and such as Python does not list, in the middle of a variant's code: by identity, with the function they began with."""
     _let_tasks_begin()
     others = {thread.ident for thread in threading.enumerate() if not _is_of_pool(thread)}
     others.add(threading.get_ident())

@@ -42,11 +42,7 @@ def uninterpretable(operation: str) -> UninterpretableError:
 
 
 def limit_behind(error: BaseException) -> UninterpretableError | None:
-    """Returns what the interpreter, or this machine, can't do, if that is why a call raised ``error``.
-
-    Returns None for an error of the variant itself. Triton wraps an exception raised in a kernel once per function, and
-    wrappers may do so again: the first cause decides.
-    """
+    """Returns what the interpreter, or this machine, can't do if the first cause of ``error`` is that; None for the variant's own error."""
     for cause in causes(error):
         if isinstance(cause, UninterpretableError):
             return cause

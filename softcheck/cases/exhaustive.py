@@ -148,11 +148,7 @@ _LATTICE_STEP = {"float16": 1, "bfloat16": 8}
 
 
 def telling_rows(judged: Domain, most: int = 384) -> list[int]:
-    """Numbers of up to ``most`` of a domain's rows that show first what is wrong, the same ones every time.
-
-    Of each digit there is every edge pattern: zeros, infinities, NaN, and the ends of the range. Then come rows
-    whose exponents are spread over all there are, of either sign, and random ones.
-    """
+    """Numbers of up to ``most`` rows that show first what is wrong, always the same: edge patterns, all exponents, and random ones."""
     fmt = judged.format
     step = 1 << (fmt.precision - 1)
     exponents = np.arange(0, fmt.exponent_mask + 1, step, dtype=np.int64)

@@ -75,11 +75,7 @@ _UNARY: dict[str, Callable[[Array], Array]] = {"neg": np.negative, "rsqrt": lamb
 
 
 def binary(name: str, a: Shadow, b: Shadow) -> ExactRule:
-    """The rule of an operation on two tensors.
-
-    ``name`` is ``add``, ``sub``, ``mul``, ``div``, ``max``, ``fmax``, ``min``, ``fmin`` or ``fmod``; the names with f leave NaN
-    out.
-    """
+    """The rule of an operation on two tensors, by its name here; those that begin with f leave NaN out."""
     if name == "add":
         return _added(a, b)
     if name in {"max", "fmax"}:
@@ -143,10 +139,7 @@ def reduction(name: str, a: Shadow, axis: int) -> ExactRule:
 
 
 def selected(condition: Array, a: Shadow, b: Shadow) -> ExactRule:
-    """The rule of ``tl.where``: each lane's meaning is that of the side that the kernel took.
-
-    A masked lane stays one where the kernel puts a constant into its place: whatever it holds, no column stands there.
-    """
+    """The rule of ``tl.where``: each lane means what the side means that the kernel took, and a masked lane stays one under a constant."""
 
     def chosen(x: Array, y: Array) -> Array:
         return np.where(condition, x, y)

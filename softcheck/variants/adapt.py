@@ -73,10 +73,7 @@ class Adapted:
         form: Form | None = None,
         refusal: Callable[[], str] = str,
     ) -> None:
-        """Takes the calls that may be the function's, the likeliest first, or the one that is.
-
-        ``refusal`` gives what is said where none of the calls answers.
-        """
+        """Takes the calls that may be the function's, the likeliest first, or the one that is, and what is said where none answers."""
         self._wrap(function)
         if hasattr(function, ATTRIBUTE):
             setattr(self, ATTRIBUTE, getattr(function, ATTRIBUTE))
@@ -134,10 +131,7 @@ class Adapted:
         return self
 
     def tried(self, text: str, on: "tuple[torch.device, torch.dtype]", shape: tuple[int, int] = SHAPE) -> Tried:
-        """Makes one of its calls on a small matrix, on a device and in a dtype, and compares it with the operation.
-
-        The matrix is the same for all calls of a shape, and no input of a run. Raises what the call raises.
-        """
+        """Makes one of its calls on the same small matrix as all others, in a dtype, and compares it with the operation. Raises what the call raises."""
         import torch
 
         form, operation, (device, dtype) = (
@@ -166,11 +160,7 @@ class Adapted:
 
     @property
     def untried(self) -> dict[str, tuple[Untried, ...]]:
-        """The function's parameters that do nothing in its calls, each with the ways to have it judged.
-
-        A call is among these if it is right on a small trial, or if no other meaning of the operand is. Of a call
-        that was given none is named: whoever gave it has seen them.
-        """
+        """The function's parameters that do nothing in its calls, each with the ways to have it judged; none of a call that was given."""
         if self.is_given:
             return {}
         found = untried(self._parameters, self._form.text, self.names, self.operation)
@@ -178,10 +168,7 @@ class Adapted:
 
     @property
     def open_options(self) -> dict[str, str]:
-        """The function's parameters that keep their defaults in its calls, by the parameter of the operation that they are for.
-
-        A temperature is named beside a scale. There are none of a call that was given.
-        """
+        """The parameters that keep their defaults in its calls, by the operation's parameter or "temperature"; none of a call that was given."""
         if self.is_given:
             return {}
         known = {*self.operation.parameters} | ({"temperature"} if "scale" in self.operation.parameters else set())

@@ -74,11 +74,7 @@ def code_lines(source: Source, name: str) -> tuple[CodeLine, ...]:
 
 
 def code_branches(source: Source, name: str) -> tuple[Branch, ...]:
-    """Conditions in the code of ``code_lines``.
-
-    Left out are constant conditions, those that share a line with what follows them, and conditional expressions:
-    lines can't tell how these came out.
-    """
+    """Conditions in the code of ``code_lines`` but for those of which lines can't tell how they came out, as in one line with what follows."""
     found = {
         Branch(file, _range(node.test), _range(*node.body), _range(*node.orelse) if node.orelse else None, _shown(node))
         for file, function in reached(source, [name]).values()

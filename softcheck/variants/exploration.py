@@ -12,15 +12,15 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from itertools import chain, pairwise, zip_longest
 from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from softcheck.calling.call import TORCH_DTYPES
+from softcheck.variants import pretended_gpu
 from softcheck.variants.signatures import CallPath, Recorder, launching_nothing, tracing
 from softcheck.variants.source import Source
 
@@ -64,12 +64,12 @@ def explore(
         return {}
     forking = multiprocessing.get_context("fork")
     ours, theirs = forking.Pipe(duplex=False)
-    answers = _of_gpu()
+    answers = pretended_gpu.known()
 
     def run() -> None:
         try:
             if device.type == "cuda":
-                _pretend(device, answers)
+                pretended_gpu.pretend(device, answers)
             explorer = _Explorer(function, source, TORCH_DTYPES[dtype], most_elements, theirs)
             explorer.run(shapes, rows, columns, time.process_time() + seconds)
         finally:
@@ -81,20 +81,24 @@ def explore(
         child = forking.Process(target=run)
         child.start()
     theirs.close()
-    found: dict[Shape, CallPath] = {}
-    paths: list[CallPath] = []
-    deadline = time.monotonic() + _PATIENCE * seconds + _MARGIN
     try:
-        with suppress(EOFError):
-            while ours.poll(max(0.0, deadline - time.monotonic())):
-                shape, number, path = ours.recv()
-                paths += [] if path is None else [CallPath(*path)]
-                found[shape] = paths[number]
-        return found
+        return _received(ours, time.monotonic() + _PATIENCE * seconds + _MARGIN)
     finally:
         child.kill()
         child.join()
         ours.close()
+
+
+def _received(ours: Connection, deadline: float) -> dict[Shape, CallPath]:
+    """Reads what the child sends until it ends or the time is over."""
+    found: dict[Shape, CallPath] = {}
+    paths: list[CallPath] = []
+    with suppress(EOFError):
+        while ours.poll(max(0.0, deadline - time.monotonic())):
+            shape, number, path = ours.recv()
+            paths += [] if path is None else [CallPath(*path)]
+            found[shape] = paths[number]
+    return found
 
 
 class _Explorer:
@@ -176,49 +180,3 @@ def _spread(sizes: Sequence[int]) -> list[int]:
     """The sizes in an order whose every beginning is spread over all: the ends, the middle, the middles of the halves."""
     places = sorted(range(len(sizes)), key=lambda place: (-((place | 1 << 16) & -(place | 1 << 16)), place))
     return [sizes[place] for place in places]
-
-
-def _of_gpu() -> dict[str, Any]:
-    """Answers of torch.cuda that host code asks for, by function name. Call it before the fork."""
-    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        return {}
-    return {
-        "get_device_properties": torch.cuda.get_device_properties(),
-        "get_device_capability": torch.cuda.get_device_capability(),
-        "get_device_name": torch.cuda.get_device_name(),
-        "current_stream": torch.cuda.current_stream(),
-    }
-
-
-def _pretend(device: torch.device, answers: dict[str, Any]) -> None:
-    """Makes every tensor say that it is on this device from now on, and every request for the device one for the host."""
-    torch.Tensor.is_cuda = property(lambda _tensor: True)  # type: ignore[assignment]
-    torch.Tensor.device = property(lambda _tensor: device)  # type: ignore[assignment]
-    for name, answer in answers.items():
-        setattr(torch.cuda, name, _constant(answer))
-    for name, answer in {"current_device": 0, "device_count": 1, "is_available": True, "synchronize": None}.items():
-        setattr(torch.cuda, name, _constant(answer))
-    for name in ("device", "device_of", "stream"):
-        setattr(torch.cuda, name, lambda *_arguments: nullcontext())
-    _OnHost().__enter__()  # type: ignore[no-untyped-call]
-
-
-def _constant(answer: Any) -> Callable[..., Any]:
-    return lambda *_arguments, **_options: answer
-
-
-class _OnHost(TorchFunctionMode):
-    """Makes functions that name a device use the host."""
-
-    def __torch_function__(
-        self, function: Any, _types: Any, arguments: tuple[Any, ...] = (), options: dict[str, Any] | None = None
-    ) -> Any:
-        if function is torch.Tensor.cuda:
-            return arguments[0]
-        arguments = tuple(_host(argument) for argument in arguments)
-        return function(*arguments, **{name: _host(value) for name, value in (options or {}).items()})
-
-
-def _host(value: Any) -> Any:
-    is_device = isinstance(value, torch.device) or (isinstance(value, str) and value.startswith("cuda"))
-    return torch.device("cpu") if is_device else value

@@ -96,10 +96,7 @@ class Form:
         part: str = "",
         beside: Mapping[str, bool] | None = None,
     ) -> None:
-        """Reads a call; ``constants`` are further names in it. Raises UsageError if it is no call of f on the input.
-
-        ``part`` and ``beside`` are what a trial has shown of a tuple or the like.
-        """
+        """Reads a call, with further names in it and with what a trial has shown of a tuple. Raises UsageError if it is no call of f on the input."""
         self._constants = dict(constants or {})
         try:
             tree = ast.parse(text.strip(), mode="eval")
@@ -141,10 +138,7 @@ class Form:
         return operation_of("softmax")
 
     def of(self, operation: Operation) -> "Form":
-        """Returns the call with the values that an operation takes beside the matrix.
-
-        Raises UsageError for an operand that is not the operation's.
-        """
+        """Returns the call with the values that an operation takes beside the matrix; raises UsageError for an operand of another."""
         words = {} if operation.arguments is None else operation.arguments.words
         own = {name for names in words.values() for name in names if name in OPERANDS}
         if foreign := sorted((self.names & OPERANDS) - own):
@@ -205,10 +199,7 @@ class Form:
         return self._of_rows(called, x, poison)
 
     def tried(self, function: Callable[..., Any], x: "torch.Tensor") -> "tuple[Any, Form]":
-        """Calls a function as ``__call__`` does, with NaN in ``out``.
-
-        Returns the answer, and the call that picks the same part of a tuple or the like from now on.
-        """
+        """Calls a function with NaN in ``out``; returns the answer, and the call that picks the same part of a tuple from now on."""
         found = self._with(_is_tried=True)
         return found(function, x, {}, poison=float("nan")), found._with(_is_tried=False)  # noqa: SLF001 - of the same class
 
@@ -272,11 +263,7 @@ class Form:
         return answer.reshape(*x.shape[:-1], operation.output_shape(1, x.shape[-1])[1]) if is_answer else answer
 
     def _shape_due(self, shape: "torch.Size", operand: str, columns: int) -> "torch.Size | tuple[int, ...]":
-        """The shape of an answer, by the shape of the operand that is the matrix, or that stands in its place.
-
-        An answer that has parts is a matrix for each row, and has the shape of an operand that stands in the matrix's place, but for
-        its last dimension.
-        """
+        """The shape of an answer, by the shape of the operand that is the matrix, or that stands in its place but for its last dimension."""
         operation = self.operation
         if operation.answers_elements:
             return shape
@@ -308,10 +295,7 @@ class Form:
         return given | ({"temperature": 1.0 / given["scale"]} if "scale" in given else {})
 
     def _operands(self, x: "torch.Tensor") -> dict[str, Any]:
-        """Returns the operands of a call by name where they are to lie, in as many dimensions as the input, and what stands in its place as "x".
-
-        Raises NotCalledError for an error of whoever makes them.
-        """
+        """Returns the operands of a call by name where they are to lie, and the matrix as "x". Raises NotCalledError for an error of their maker."""
         import torch
 
         if self.operation.arguments is None or not isinstance(x, torch.Tensor):

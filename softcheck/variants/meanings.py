@@ -160,10 +160,7 @@ class Defaults(NamedTuple):
 
 
 def of_defaults(parameters: Sequence[inspect.Parameter], operation: str, declared: Mapping[str, Parameter]) -> Defaults:
-    """Returns what the parameters that calls leave out say of an operation's parameters that nobody declares.
-
-    A default at which a parameter does nothing says nothing, and None leaves it to the function.
-    """
+    """Returns what the defaults of parameters that calls leave out say of an operation's parameters that nobody declares."""
     usual = operation_of(operation).parameters
     values: dict[str, Parameter] = {}
     remarks: list[str] = []
@@ -189,11 +186,7 @@ def of_defaults(parameters: Sequence[inspect.Parameter], operation: str, declare
 
 
 def passed(parameters: Sequence[inspect.Parameter], operation: Operation) -> dict[str, str]:
-    """Returns the arguments that parameters with a default need for a call to compute an operation, by name.
-
-    As callers do, it leaves out a parameter whose default is the operation's value, and one whose default is no value, such
-    as None, where the operation has the value that it has by itself.
-    """
+    """Returns the arguments that parameters with a default need for a call to compute an operation, by name: where the default is another value."""
     found: dict[str, str] = {}
     known = [(meaning, each) for meaning, each in _meant(parameters) if meaning.parameter in operation.parameters]
     for name, group in groupby(known, key=lambda pair: pair[0].parameter):
@@ -263,10 +256,7 @@ def _if_judged(meaning: Meaning, parameter: inspect.Parameter, operation: Operat
 
 
 def _read(meaning: Meaning, parameter: inspect.Parameter) -> Parameter | None:
-    """The value of the operation's parameter that a default stands for; None for one that leaves it to the function.
-
-    Raises UsageError for a default that stands for no value.
-    """
+    """The value of the operation's parameter that a default stands for, or None for the function's own. Raises UsageError for what stands for none."""
     default: Any = parameter.default
     is_number = isinstance(default, int | float) and not isinstance(default, bool)
     if meaning.kind == "flag" and isinstance(default, bool):

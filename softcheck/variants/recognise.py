@@ -83,10 +83,7 @@ class Guess:
 
 
 def _words_of(operation: Operation | None) -> Mapping[str, Sequence[str]]:
-    """Returns the arguments that a parameter of a name may get in a call that computes an operation, the likeliest first.
-
-    A parameter gets a number of the operation's that is not the usual one, or, where it has no default, any that the operation has.
-    """
+    """Returns the arguments that a parameter of a name may get in a call that computes an operation, the likeliest first."""
     found: dict[str, Sequence[str]] = {name: (text,) for name, text in _ARGUMENTS.items()}
     if operation is None:
         return found

@@ -118,10 +118,7 @@ class Recognition:
         return msgspec.structs.replace(best or unrecognised(self.declaration), computes=computes)
 
     def _other_operation(self) -> Recognised | None:
-        """The operation, or the parameters, that explain every element of the answers; taken where nobody says otherwise.
-
-        If nothing explains them, the operation that the function's name says, unless somebody said one.
-        """
+        """The operation, or the parameters, that explain every element of the answers, else the one that the name says, unless somebody said one."""
         for declaration, options in _others(self.declaration):
             try:
                 candidate = self.candidate(declaration)

@@ -15,10 +15,7 @@ _BETWEEN = 2**20
 
 
 def lying_like(x: "torch.Tensor", values: "torch.Tensor") -> "torch.Tensor":
-    """Returns the values, [rows, columns], at the strides and the offset of a tensor, with a copy of what lies between its elements.
-
-    Of a tensor that requires a gradient they are returned as they are, since its gradient flows through them.
-    """
+    """Returns values [rows, columns] as a tensor lies, with a copy of what is between its elements; as they are if it requires a gradient."""
     import torch
 
     if not _has_twin(x):
