@@ -234,7 +234,8 @@ ALWAYS = (
         lambda before: torch.compiler.set_stance("default" if before is None else before.stance),
         lambda before, now: _from_to(_stance_word(before), _stance_word(now)),
     ),
-    GlobalSetting("Triton's knobs", lambda: {group: dict(values) for group, values in _knobs().items()}, _write_knobs),
+    # A group without values is as one that is not imported yet.
+    GlobalSetting("Triton's knobs", lambda: {group: {**own} for group, own in _knobs().items() if own}, _write_knobs),
     GlobalSetting("numpy's error handling", np.geterr, lambda value: np.seterr(**value)),
     GlobalSetting("numpy's buffer size", np.getbufsize, np.setbufsize),
     in_parts(
@@ -277,10 +278,10 @@ _TURNS = 4096
 """Replacements of all words that are taken for drawing: 2.5 million draws in one call."""
 
 
-def _follows(before: np.ndarray, now: np.ndarray) -> bool:
-    """True if drawing leads from one state's words to another's, both uint32 of shape [624]."""
+def _new_seed(before: np.ndarray, now: np.ndarray) -> str:
+    """Words for a state to which drawing from another does not lead, both uint32 of shape [624]; empty if it does."""
     if np.array_equal(before, now):
-        return True
+        return ""
     generator = np.random.MT19937()
     stepped = np.random.Generator(generator)
     generator.state = {"bit_generator": "MT19937", "state": {"key": before, "pos": _WORDS}}
@@ -288,19 +289,13 @@ def _follows(before: np.ndarray, now: np.ndarray) -> bool:
     for _ in range(_TURNS):
         stepped.bytes(4 * _WORDS)
         if ctypes.string_at(generator.ctypes.state_address, 4 * _WORDS) == wanted:
-            return True
-    return False
-
-
-def _told(*, follows: bool) -> str:
-    return "" if follows else "another one was set"
+            return ""
+    return "another one was set"
 
 
 def _tell_python(before: Any, now: Any) -> str:
-    if before == now:
-        return ""
     first, second = (np.array(state[1][:_WORDS], dtype=np.uint32) for state in (before, now))
-    return _told(follows=_follows(first, second))
+    return "" if before == now else _new_seed(first, second)
 
 
 def _read_numpy() -> tuple[Any, bytes]:
@@ -322,7 +317,7 @@ def _words(raw: bytes) -> np.ndarray:
 def _tell_numpy(before: tuple[Any, bytes], now: tuple[Any, bytes]) -> str:
     if before[0] is not now[0]:
         return "another generator was set"
-    return "" if before[1] == now[1] else _told(follows=_follows(_words(before[1]), _words(now[1])))
+    return "" if before[1] == now[1] else _new_seed(_words(before[1]), _words(now[1]))
 
 
 def _write_numpy(before: tuple[Any, bytes]) -> None:
