@@ -32,7 +32,7 @@ import click
 import msgspec
 import numpy as np
 
-from softcheck.cases.check import check_contents
+from softcheck.cases.case import check_contents
 from softcheck.cases.corpus import builtin_root, decode_case
 from softcheck.cases.importing import read_array
 from softcheck.cli import report as report_command

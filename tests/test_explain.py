@@ -7,8 +7,7 @@ import shlex
 
 import pytest
 
-from softcheck.cases.corpus import builtin_names, load
-from softcheck.cases.selection import select
+from softcheck.cases.corpus import builtin_names, load, select
 from softcheck.contract import FindingKind
 from softcheck.explain import files, pages
 from softcheck.run.probing import ProbeTask, run_probe

@@ -13,8 +13,7 @@ from softcheck.calling import activity, launches
 from softcheck.calling.call import is_usable, place, returned_wrongly
 from softcheck.calling.memory import give_back, lack_in_words, patiently
 from softcheck.calling.state import Snapshot, is_lost, preserved
-from softcheck.cases.case import PACKED, Case
-from softcheck.cases.check import check_layout
+from softcheck.cases.case import PACKED, Case, check_layout
 from softcheck.contract import FindingKind
 from softcheck.errors import NothingRunError, UninterpretableError, UsageError, WithoutKernelError
 from softcheck.judge.judge import reference
