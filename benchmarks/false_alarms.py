@@ -21,7 +21,6 @@ corpus, FILE.inputs.jsonl. Exits 1 where there is a finding, 2 for wrong usage, 
 
 import argparse
 import concurrent.futures
-import contextlib
 import json
 import math
 import multiprocessing
@@ -29,7 +28,6 @@ import os
 import platform
 import shlex
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -63,7 +61,7 @@ from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.registry import BUILTIN_OF, LoadedVariant, load
 
 if TYPE_CHECKING:
-    from softcheck.cluster.dask import DaskCluster
+    from softcheck.run.pool import Devices
 
 DTYPES = ("float16", "bfloat16", "float32")
 TILES = (16, 64, 128, 256, 1024, 4096)
@@ -433,21 +431,11 @@ def _run_shard_apart(settings: dict[str, Any], shard: Shard, path: Path, until: 
         os._exit(130)
 
 
-def _run_shard_there(cluster: "DaskCluster", words: list[str]) -> None:
-    from distributed import KilledWorker
-
-    # A Dask worker that ends takes the command with it, which is then run by another.
-    together = ["setpriv", "--pdeathsig", "TERM", *words]
-    status = None
-    for _ in range(_ATTEMPTS):
-        with contextlib.suppress(KilledWorker):
-            status = cluster.client.submit(subprocess.call, together, cwd=str(Path.cwd()), pure=False).result()
-            break
+def _run_shard_there(cluster: "Devices", place: int, words: list[str]) -> None:
+    # What ends this process, or a Dask worker, ends the command with it.
+    status = cluster.call(place, ["setpriv", "--pdeathsig", "TERM", *words])
     if status not in {0, 130}:
         raise RuntimeError(f"{' '.join(words)} ended with {status}")
-
-
-_ATTEMPTS = 4
 
 
 def _folder(path: Path) -> Path:
@@ -475,7 +463,7 @@ def _so_far(state: State) -> str:
     return f"  {elements:.4g} elements, {findings} findings"
 
 
-def run_all(state: State, path: Path, cluster: "DaskCluster | None" = None) -> None:
+def run_all(state: State, path: Path, cluster: "Devices | None" = None) -> None:
     """Runs every shard, several at a time with ``jobs`` above 1, and adds up what they have as they go on.
 
     On a cluster each shard is a command of its own, whose files all hosts share.
@@ -493,7 +481,10 @@ def run_all(state: State, path: Path, cluster: "DaskCluster | None" = None) -> N
         state.write(path)
         pool = concurrent.futures.ThreadPoolExecutor(settings["jobs"])
         words = [sys.executable, str(Path(__file__).resolve()), "--resume", str(path.resolve()), "--until", str(until)]
-        waiting = {pool.submit(_run_shard_there, cluster, [*words, "--shard", shard.name]) for shard in todo}
+        waiting = {
+            pool.submit(_run_shard_there, cluster, at % cluster.places, [*words, "--shard", shard.name])
+            for at, shard in enumerate(todo)
+        }
     else:
         context = multiprocessing.get_context("spawn")
         pool = concurrent.futures.ProcessPoolExecutor(settings["jobs"], mp_context=context)
@@ -508,8 +499,6 @@ def run_all(state: State, path: Path, cluster: "DaskCluster | None" = None) -> N
     except BaseException:
         for process in list(getattr(pool, "_processes", {}).values()):  # what ended this may not have reached them
             process.terminate()
-        if cluster is not None:
-            cluster.close()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
