@@ -19,7 +19,7 @@ from softcheck.run.blames import Fault
 from softcheck.run.calls import Answer, Limit, fresh, load, make, make_in_order
 from softcheck.run.pool import Pool, SessionClosedError
 from softcheck.run.process import DeviceRuinedError, Worker, WorkerDiedError
-from softcheck.run.protocol import Call, Measured, Started, TrialDone, TrialStarted
+from softcheck.run.protocol import Call, Measured, Started, TrialDone
 
 REPEATS = 3
 """Calls in a new process, of which one must show a finding again."""
@@ -120,12 +120,12 @@ def _alone(pool: Pool, call: Call, times: int) -> Iterator[Answer | WorkerDiedEr
     """Yields the answers that a call gives in one new process, or the end of that; None if it can't be made there."""
     with fresh(pool) as worker:
         for _ in range(times):
-            ruined = None
+            is_last = False
             try:
                 answer = make(worker, call, lambda: pool.waits(call.variant))
             except DeviceRuinedError as died:
                 pool.bury(worker, died)
-                answer = ruined = died.reply
+                answer, is_last = died.reply, True
             except WorkerDiedError as died:
                 pool.bury(worker, died)
                 pool.blames.shown.add(Fault(call.variant, "", kind_of(died)))
@@ -134,11 +134,11 @@ def _alone(pool: Pool, call: Call, times: int) -> Iterator[Answer | WorkerDiedEr
             except SessionClosedError:
                 raise
             except SoftcheckError:
-                answer = None
-            made = answer if isinstance(answer, Measured | TrialDone) else None
-            was_made = made is not None and (made.result.skipped is None or bool(made.result.violations))
-            yield made if was_made else None
-            if ruined is not None or not was_made:
+                yield None
+                return
+            was_made = answer.result.skipped is None or bool(answer.result.violations)
+            yield answer if was_made else None
+            if is_last or not was_made:
                 return
 
 
@@ -152,17 +152,17 @@ def _after_those_before(pool: Pool, seen: Sighting) -> Answer | None:
             if seen.was_loaded:
                 load(worker, call, lambda: pool.waits(call.variant))
             worker.loaded.add(call.variant)
-            answers = []
-            for answer in make_in_order(worker, (*seen.before, call), lambda _: lambda: pool.waits(call.variant)):
-                answers.append(answer)
-                if time.monotonic() > until:
-                    return None
+            answer: Answer | None = None
+            for each in make_in_order(worker, (*seen.before, call), lambda _: lambda: pool.waits(call.variant)):
+                answer = each if time.monotonic() < until else None
+                if answer is None:
+                    break
         except WorkerDiedError as died:
             pool.bury(worker, died)
             return None
         except SoftcheckError:
             return None
-    return answers[-1] if isinstance(answers[-1], Measured | TrialDone) else None
+    return answer
 
 
 _CAUSED_FROM_AFAR = (FindingKind.RAISED, FindingKind.STATE_CHANGED)
@@ -181,7 +181,7 @@ def made(
     seen: Sighting | None = None
     try:
         for reply in pool.ask(worker, call.request, seconds, name):
-            if isinstance(reply, Started | TrialStarted):
+            if isinstance(reply, Started):
                 worker.calls.append(call)
                 seen = Sighting.of(worker)
             elif isinstance(reply, Measured | TrialDone):

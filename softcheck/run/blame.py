@@ -19,10 +19,10 @@ import msgspec
 
 from softcheck.contract import FindingKind, Violation
 from softcheck.run.blames import Blame, Command, Fault
-from softcheck.run.calls import Answer, FirstCallError, fresh, load, make, make_in_order
+from softcheck.run.calls import Answer, FirstCallError, fresh, load, make, make_in_order, trials_of
 from softcheck.run.pool import Pool
 from softcheck.run.process import Waits, Worker, WorkerDiedError, can_check_heap, waits
-from softcheck.run.protocol import Call, Measured, Probed, RunCase, RunProbe, TrialDone
+from softcheck.run.protocol import Call, ProbeTask, RunCase, RunProbe
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.registry import BUILTIN_OF
 
@@ -68,17 +68,14 @@ def alone(pool: Pool, call: Call, *, is_loaded_first: bool = False) -> Answer | 
         try:
             if is_loaded_first:
                 load(worker, call, lambda: pool.waits(call.variant))
-            answer = make(worker, call, lambda: pool.waits(call.variant))
+            return make(worker, call, lambda: pool.waits(call.variant))
         except FirstCallError:
-            answer = None
+            pass
         except WorkerDiedError as died:
             pool.bury(worker, died)
             pool.blames.shown.add(_own_fault(call, died))
             return died
-    if answer is None and is_loaded_first:
-        return alone(pool, call)
-    assert isinstance(answer, Measured | TrialDone)
-    return answer
+    return alone(pool, call)
 
 
 def kind_of(died: WorkerDiedError) -> FindingKind:
@@ -160,14 +157,15 @@ class _Search:
         dtypes = [call.dtype for call in mine]
         dtype = self._crashed.dtype if self._crashed.dtype in dtypes else dtypes[-1]
         variant = mine[0].variant
-        probe = Call(variant, dtype, f"probe/{_PROBE}", RunProbe(variant, _PROBE, dtype, effort="normal", seed=0))
-        # The probe's own trials may crash; the other two ways find the cause of such a crash.
-        answers, _ = self._replayed([probe], may_hang=True)
-        for shown in answers[0].conclusion.findings if answers and isinstance(answers[0], Probed) else ():
-            if shown.violation.kind is FindingKind.OUT_OF_BOUNDS_WRITE:
-                message = f"{_CORRUPTED}, as a later crash showed: {shown.violation.message}"
-                violation = msgspec.structs.replace(shown.violation, message=message)
-                return _blame(replace(probe, name=f"{probe.name}/{shown.label}"), violation, _command([probe]))
+        with fresh(self._pool) as worker, contextlib.suppress(WorkerDiedError):
+            trials = trials_of(worker, ProbeTask(variant=variant, dtype=dtype, probe=_PROBE), self._pool.seconds)
+            # A trial may crash; the other two ways find the cause of that.
+            answers, _ = self._replayed(trials, may_hang=True)
+            for trial, answer in zip(trials, answers, strict=False):
+                for seen in answer.result.violations:
+                    if seen.kind is FindingKind.OUT_OF_BOUNDS_WRITE:
+                        message = f"{_CORRUPTED}, as a later crash showed: {seen.message}"
+                        return _blame(trial, msgspec.structs.replace(seen, message=message), _command([trial]))
         return None
 
     def _by_heap_checks(self, mine: Sequence[Call]) -> Blame | None:
@@ -245,12 +243,12 @@ class _Search:
 
     def _replayed(
         self, calls: Sequence[Call], *, check_heap: bool = False, may_hang: bool = False
-    ) -> tuple[list[Answer | Probed | None], WorkerDiedError | None]:
+    ) -> tuple[list[Answer], WorkerDiedError | None]:
         """Makes calls in one fresh process and returns the answers, and how the call after these ended the process.
 
         If it hangs the search is over, unless it ``may_hang``: the last call then has all the time that it has elsewhere.
         """
-        answers: list[Answer | Probed | None] = []
+        answers: list[Answer] = []
 
         def seconds(call: Call) -> Waits:
             left = self._until - time.monotonic()
@@ -289,6 +287,9 @@ def _crash(culprit: Call, message: str, command: Command) -> Blame:
 
 def _by(variant: str, call: Call) -> Call:
     """The same call of another variant."""
+    if isinstance(call.request, RunProbe):
+        task = msgspec.structs.replace(call.request.task, variant=variant)
+        return replace(call, variant=variant, request=msgspec.structs.replace(call.request, task=task))
     return replace(call, variant=variant, request=msgspec.structs.replace(call.request, variant=variant))
 
 
@@ -302,12 +303,12 @@ def _size(call: Call) -> tuple[bool, int, str]:
 
 def _command(calls: Sequence[Call]) -> Command:
     """The command with which a report makes these calls in this order."""
-    probes = [call.request for call in calls if isinstance(call.request, RunProbe)]
+    tasks = [call.request.task for call in calls if isinstance(call.request, RunProbe)]
     return Command(
         variants=tuple(dict.fromkeys(call.variant for call in calls)),
         dtypes=tuple(dict.fromkeys(call.dtype for call in calls)),
         cases=tuple(dict.fromkeys(call.request.case for call in calls if isinstance(call.request, RunCase))),
-        probes=tuple(dict.fromkeys(request.probe for request in probes)),
-        effort=next((request.effort for request in probes), "normal"),
-        seed=max((request.seed for request in probes), default=0),
+        probes=tuple(dict.fromkeys(task.probe for task in tasks)),
+        effort=next((task.effort for task in tasks), "normal"),
+        seed=max((task.seed for task in tasks), default=0),
     )

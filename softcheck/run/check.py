@@ -39,7 +39,6 @@ def check(
         options.device,
         jobs=1 if options.in_order else options.jobs,
         seconds_per_call=options.seconds_per_call,
-        ahead=_most_at_once(options) - 1,
         check_heap=options.check_heap,
         compile_seconds=options.compile_seconds,
         devices=devices,
@@ -106,11 +105,6 @@ def _noting(marks: list[tuple[str, float]], stage: Callable[[str], None]) -> Cal
         stage(name)
 
     return note
-
-
-def _most_at_once(options: RunOptions) -> int:
-    """Number of workers beyond which some would have nothing to do."""
-    return max(len(options.variants), len(options.cases) + len(options.probes) * len(options.variants))
 
 
 def _open(options: RunOptions, session: Session, keeping: Keeping | None) -> Record:

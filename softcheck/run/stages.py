@@ -14,13 +14,13 @@ from softcheck.run.plan import covered, left_out, plan, scouts
 from softcheck.run.pool import Job, Lane, spread
 from softcheck.run.probing import (
     ProbeResult,
-    ProbeTask,
     is_exclusive,
     is_heavy,
     needs_the_device,
     probe_job,
     time_share,
 )
+from softcheck.run.protocol import ProbeTask
 from softcheck.run.record import Kept, Record
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration

@@ -19,8 +19,8 @@ from softcheck.run import stages
 from softcheck.run.model import Events, Run, RunOptions
 from softcheck.run.patience import MOST_DEATHS, MOST_TIMEOUTS, Patience
 from softcheck.run.pool import Job
-from softcheck.run.probing import ProbeResult, ProbeTask
-from softcheck.run.protocol import Ready
+from softcheck.run.probing import ProbeResult
+from softcheck.run.protocol import ProbeTask, Ready
 from softcheck.run.record import Record
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration, KnownDefect
