@@ -22,7 +22,6 @@ from distributed import Client, Future, KilledWorker
 from softcheck.cluster.host import Child, Lease, TaskAnswer, end, serve, sources
 from softcheck.cluster.remote import MOST_LOST, HostLostError, Limits, RemoteWorker
 from softcheck.errors import NothingRunError, SoftcheckError, UsageError
-from softcheck.run.every_pair import WORKERS
 from softcheck.run.pool import SessionClosedError
 from softcheck.run.process import DeviceChoice, Worker
 from softcheck.run.protocol import Request
@@ -81,12 +80,9 @@ class DaskCluster:
         """The address of the dashboard, None where Dask shows none."""
         return str(self.client.dashboard_link) if self.client.run_on_scheduler(has_dashboard) else None
 
-    def jobs(self, backend: Backend) -> int:
-        """Number of requests that a pool makes at once, beside the pairs that are judged on each GPU."""
-        if self._only is not None:
-            return 1
-        beside = WORKERS if backend == "cuda" else 0
-        return sum(max(1, threads - beside) for threads in self._threads.values())
+    def jobs(self, _backend: Backend) -> int:
+        """Number of requests that a pool makes at once."""
+        return 1 if self._only is not None else sum(self._threads.values())
 
     def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
         """Starts a process at each place. Raises UsageError if two places differ in device or software, or from this machine's sources."""

@@ -24,7 +24,7 @@ class LocalDevices:
         self._next = itertools.cycle(range(self.places))
 
     def jobs(self, _backend: Backend) -> int:
-        """Number of requests that a pool makes at once, beside the pairs that are judged on each GPU."""
+        """Number of requests that a pool makes at once."""
         return self._jobs
 
     def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:

@@ -8,6 +8,8 @@ from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.registry import LONG
+from softcheck.run.every_pair import AT_ONCE, pairs_job, wanted
+from softcheck.run.exhaust import Exhausted
 from softcheck.run.model import Events, FirstFinding, Run, RunOptions, Standing
 from softcheck.run.patience import Over
 from softcheck.run.plan import covered, left_out, plan, scouts
@@ -43,20 +45,10 @@ class _Loaded:
     apart: Session | None
 
 
-def load(
-    session: Session,
-    run: Run,
-    events: Events,
-    record: Record,
-    on_loaded: Callable[[str, Declaration, bool], None],
-    *,
-    spare: int = 0,
-) -> dict[str, Session]:
+def load(session: Session, run: Run, events: Events, record: Record) -> dict[str, Session]:
     """Loads all variants and runs each one's scouts, which show whether it can be called before it costs more workers.
 
-    ``on_loaded`` is called with each loaded variant, its declaration, and whether its first call was slow. ``spare``
-    workers are left to the jobs that ``on_loaded`` begins. Returns the session with the dedicated workers for each
-    variant that has them. At most half of the workers are dedicated.
+    Returns the session with the dedicated workers for each variant that has them. At most half of the workers are dedicated.
     """
     events.stage("loading variants")
     specs = run.options.variants
@@ -65,9 +57,7 @@ def load(
 
     def deliver(item: _Loaded | CaseMeasurement) -> None:
         if isinstance(item, CaseMeasurement):
-            record.add_result(item)
-            run.results.append(item)
-            standings.add_result(item)
+            _keep(item, run, record, standings)
         elif isinstance(item.found, str):
             run.refused[item.spec] = item.found
         else:
@@ -79,13 +69,12 @@ def load(
             for dtype in (d for d in run.options.dtypes if d in item.found.dtypes):
                 if (over := session.patience.over(item.spec, dtype)) is not None:
                     standings.add_given_up(item.spec, dtype, over)
-            on_loaded(item.spec, item.found, item.is_slow)
 
     standings = Standings(run, events)
     places = threading.Semaphore(session.jobs // 2)
     try:
         jobs = [_loading(session, spec, run, record, places) for spec in specs]
-        run.errors.extend(spread(session, [Lane(jobs, max(1, session.jobs - spare))], deliver, events.progress))
+        run.errors.extend(spread(session, [Lane(jobs, session.jobs)], deliver, events.progress))
     finally:
         # Restores the order in which the variants were named, whichever was ready first.
         run.declarations = {spec: run.declarations[spec] for spec in specs if spec in run.declarations}
@@ -159,6 +148,17 @@ class Standings:
         return new
 
 
+def _keep(item: CaseMeasurement | Exhausted, run: Run, record: Record, standings: Standings) -> None:
+    if isinstance(item, CaseMeasurement):
+        record.add_result(item)
+        run.results.append(item)
+        standings.add_result(item)
+    else:
+        run.exhausted.append(item)
+        if item.ended is None:
+            record.add(Kept(exhausted=item))
+
+
 def _of_result(result: CaseMeasurement) -> list[tuple[str, Violation]]:
     return [(result.case.id, violation) for violation in result.measurement.violations]
 
@@ -203,19 +203,10 @@ def _first_cases(options: RunOptions, declaration: Declaration) -> list[Case]:
     ]
 
 
-def cases_and_probes(
-    session: Session,
-    run: Run,
-    events: Events,
-    record: Record,
-    *,
-    apart: dict[str, Session],
-    before_exclusive: Callable[[], None],
-) -> None:
-    """Runs every case and every probe that has no result yet. Each variant of ``apart`` runs in its own session.
+def cases_and_probes(session: Session, run: Run, events: Events, record: Record, *, apart: dict[str, Session]) -> None:
+    """Runs every case and every probe, and judges all pairs, that have no result yet. Each variant of ``apart`` runs in its own session.
 
-    Probes that need a GPU to themselves come last, after ``before_exclusive`` has returned: nothing else then uses the
-    device.
+    Probes that need a GPU to themselves come last: nothing else then uses the device.
     """
     planned = plan(run.options.cases, run.declarations, run.options.dtypes)
     run.notes.extend(planned.notes)
@@ -236,11 +227,9 @@ def cases_and_probes(
 
     standings = Standings(run, events)
 
-    def deliver(item: CaseMeasurement | ProbeResult) -> None:
-        if isinstance(item, CaseMeasurement):
-            record.add_result(item)
-            run.results.append(item)
-            standings.add_result(item)
+    def deliver(item: CaseMeasurement | ProbeResult | Exhausted) -> None:
+        if isinstance(item, CaseMeasurement | Exhausted):
+            _keep(item, run, record, standings)
         elif item.task in large and large[item.task].lacks_memory(item, session):
             done[item.task] = large.pop(item.task).kept
             alone.append(item.task)
@@ -249,7 +238,7 @@ def cases_and_probes(
             run.probed.append(item)
             standings.add_probed(item)
 
-    def lane(own: Session, names: Sequence[str], most: int) -> Lane[CaseMeasurement | ProbeResult]:
+    def lane(own: Session, names: Sequence[str], most: int) -> Lane[CaseMeasurement | ProbeResult | Exhausted]:
         shares = [(case, [name for name in takers if name in names]) for case, takers in cases]
         on_cases = [own.job(case, takers) for case, takers in shares if takers]
         mine = [task for task in small if task.variant in names and task not in heavy]
@@ -261,7 +250,8 @@ def cases_and_probes(
         return Lane([*long, *on_cases, *short], most)
 
     share = max(1, session.jobs // max(1, len(run.declarations)))
-    lanes: list[Lane[CaseMeasurement | ProbeResult]] = [
+    lanes: list[Lane[CaseMeasurement | ProbeResult | Exhausted]] = [
+        Lane(_pairs_jobs(session, run, record), AT_ONCE * session.places),
         *(lane(own, [name], share) for name, own in apart.items()),
         Lane([attempt.job(apart.get(task.variant, session)) for task, attempt in large.items()], session.places),
         Lane([_journalled(session, task, record, done[task]) for task in heavy], _HEAVY_AT_ONCE * session.places),
@@ -274,11 +264,27 @@ def cases_and_probes(
     run.errors.extend(spread(session, lanes, deliver, events.progress))
     for own in apart.values():
         own.rejoin()
-    before_exclusive()
     if alone:
         events.stage("running probes that need the GPU alone")
+        # An idle context costs memory.
+        session.retire_idle()
         jobs = [_on_one_device(session, task, done[task], _journal(task, record)) for task in alone]
         run.errors.extend(spread(session, [Lane(jobs, session.places)], deliver, events.progress))
+
+
+def _pairs_jobs(session: Session, run: Run, record: Record) -> list[Job[Exhausted]]:
+    """Jobs for the pairs that no earlier run has judged, those of variants whose first call is slow before others."""
+    if not run.options.exhaustive or session.ready.backend != "cuda":
+        return []
+    run.exhausted.extend(record.exhausted.values())
+    slow_first = sorted(run.declarations.items(), key=lambda pair: pair[0] not in session.slow)
+    todo = [
+        (name, declaration, pairs)
+        for name, declaration in slow_first
+        for pairs in wanted(declaration, run.options.dtypes)
+        if (name, pairs.dtype) not in record.exhausted
+    ]
+    return [pairs_job(session, *each, place=at % session.places) for at, each in enumerate(todo)]
 
 
 def _probe_tasks(run: Run) -> list[ProbeTask]:
