@@ -1,11 +1,9 @@
 """A Dask cluster as the devices of a pool: places, starts of processes, and requests as tasks. Imports no torch."""
 
 import contextlib
-import copy
 import importlib.util
 import itertools
 import logging
-import subprocess
 import sys
 import threading
 import time
@@ -15,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from distributed import Client, Future, KilledWorker
 
@@ -64,8 +62,6 @@ class DaskCluster:
         self._leases: dict[str, Future] = {}
         self._is_closed = False
         self.places = 0
-        self._only: int | None = None
-        """The one place that is used; None for all."""
         self._served = time.monotonic()
         workers = self._refresh()
         if not workers:
@@ -82,7 +78,7 @@ class DaskCluster:
 
     def jobs(self, _backend: Backend) -> int:
         """Number of requests that a pool makes at once."""
-        return 1 if self._only is not None else sum(self._threads.values())
+        return sum(self._threads.values())
 
     def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
         """Starts a process at each place. Raises UsageError if two places differ in device or software, or from this machine's sources."""
@@ -110,7 +106,6 @@ class DaskCluster:
 
     def start(self, choice: DeviceChoice, *, place: int | None, check_heap: bool) -> RemoteWorker:
         """Starts a process at a place, by default at the one with the fewest for its threads."""
-        place = place if self._only is None else self._only
         child = Child(
             session=self._session,
             id=f"{self._session}-{next(self._numbers)}",
@@ -142,21 +137,6 @@ class DaskCluster:
         kind = type(request).__name__.removeprefix("Run").lower()
         return self._submit(kind, worker.child, worker.name, request, limits, alone=alone)
 
-    def at(self, place: int) -> Self:
-        """One place of the cluster as the only device of a pool, on which one request is made at once."""
-        own = copy.copy(self)
-        own._only, own.places = place, 1  # noqa: SLF001 - its own kind
-        return own
-
-    def call(self, place: int, words: list[str]) -> int:
-        """Runs a command in a Dask worker, and again in another where that ends; returns its exit status."""
-        del place
-        folder = str(Path.cwd())
-        for _ in range(MOST_LOST):
-            with contextlib.suppress(KilledWorker):
-                return int(self.client.submit(subprocess.call, words, cwd=folder, pure=False).result())
-        raise SoftcheckError(f"{MOST_LOST} Dask workers in a row ended while {words[0]} ran; see their logs")
-
     def end(self, worker: RemoteWorker) -> None:
         """Ends a process."""
         with self._lock:
@@ -167,12 +147,12 @@ class DaskCluster:
                 self.client.run(end, worker.child.id, workers=[address])
 
     def number(self, place: str) -> int:
-        """The number of a place, 0 if it is the only one. A worker that takes an ended one's place under another name gets its number."""
+        """The number of a place. A worker that takes an ended one's place under another name gets its number."""
         with self._lock:
             if place not in self._names:
                 gone = [i for i, name in enumerate(self._names) if name not in self._addresses]
                 self._names.append(place) if not gone else self._names.__setitem__(gone[0], place)
-            return self._names.index(place) if self._only is None else 0
+            return self._names.index(place)
 
     def close(self) -> None:
         """Gives up the workers, whose processes for this session end."""

@@ -47,14 +47,6 @@ class LocalDevices:
         worker.place = at
         return worker
 
-    def at(self, place: int) -> "LocalDevices":
-        """One place as the only device of a pool, on which one request is made at once."""
-        return LocalDevices((self.visible[place],), 1)
-
-    def call(self, place: int, words: list[str]) -> int:
-        """Runs a command that sees the device of a place alone, and returns its exit status."""
-        return subprocess.call(words, env={**os.environ, "CUDA_VISIBLE_DEVICES": self.visible[place]})  # noqa: S603 - the caller's own
-
 
 def on_gpus(chosen: str, jobs: int | None = None) -> LocalDevices:
     """The chosen GPUs of this machine: ``all``, or numbers as in ``0,2``.

@@ -45,12 +45,6 @@ class Devices(Protocol):
     def jobs(self, backend: Backend) -> int:
         """Number of workers that all devices together keep busy."""
 
-    def at(self, place: int) -> "Devices":
-        """One place as the only device of a pool, on which one request is made at once."""
-
-    def call(self, place: int, words: list[str]) -> int:
-        """Runs a command in this folder that sees the device of a place alone, and returns its exit status."""
-
 
 @dataclass(slots=True)
 class _Shared:

@@ -215,8 +215,8 @@ def cases_and_probes(session: Session, run: Run, events: Events, record: Record,
     cases = [(case, [name for name in names if (name, case.id) not in measured]) for case, names in planned.tasks]
     tasks = [task for task in _probe_tasks(run) if task not in record.probed]
     alone = [task for task in tasks if needs_the_device(task, session.ready)]
-    # Tried beside other jobs first, and once more alone if too little memory was left.
-    large = {task: _Attempt(record, task) for task in tasks if is_exclusive(task, session.ready) and task not in alone}
+    # Tried beside other jobs first, and once more alone if too little memory was left; no journal keeps their single trials.
+    large = {task for task in tasks if is_exclusive(task, session.ready) and task not in alone}
     small = [task for task in tasks if not is_exclusive(task, session.ready)]
     heavy = [
         task
@@ -227,11 +227,14 @@ def cases_and_probes(session: Session, run: Run, events: Events, record: Record,
 
     standings = Standings(run, events)
 
+    def is_given_up(task: ProbeTask) -> bool:
+        return session.patience.over(task.variant, task.dtype) is not None
+
     def deliver(item: CaseMeasurement | ProbeResult | Exhausted) -> None:
         if isinstance(item, CaseMeasurement | Exhausted):
             _keep(item, run, record, standings)
-        elif item.task in large and large[item.task].lacks_memory(item, session):
-            done[item.task] = large.pop(item.task).kept
+        elif item.task in large and item.conclusion.cut and not (item.abandoned or is_given_up(item.task)):
+            large.remove(item.task)
             alone.append(item.task)
         else:
             record.add(Kept(probed=item))
@@ -253,7 +256,9 @@ def cases_and_probes(session: Session, run: Run, events: Events, record: Record,
     lanes: list[Lane[CaseMeasurement | ProbeResult | Exhausted]] = [
         Lane(_pairs_jobs(session, run, record), AT_ONCE * session.places),
         *(lane(own, [name], share) for name, own in apart.items()),
-        Lane([attempt.job(apart.get(task.variant, session)) for task, attempt in large.items()], session.places),
+        Lane(
+            [_on_one_device(apart.get(t.variant, session), t, done[t], lambda *_: None) for t in large], session.places
+        ),
         Lane([_journalled(session, task, record, done[task]) for task in heavy], _HEAVY_AT_ONCE * session.places),
         lane(
             session, [name for name in run.declarations if name not in apart], max(1, session.jobs - share * len(apart))
@@ -305,35 +310,6 @@ def _probe_tasks(run: Run) -> list[ProbeTask]:
         for dtype in run.options.dtypes
         if dtype in declaration.dtypes
     ]
-
-
-class _Attempt:
-    """An attempt at a large probe beside other jobs.
-
-    Outcomes before the first skipped trial count, and are journalled, even if the probe is tried again.
-    """
-
-    def __init__(self, record: Record, task: ProbeTask) -> None:
-        self._record = record
-        self._task = task
-        self._before = record.outcomes.get(task, ())
-        self.kept = list(self._before)
-        """Outcomes before the first skipped trial."""
-        self._has_skipped = False
-
-    def job(self, session: Session) -> Job[ProbeResult]:
-        return _on_one_device(session, self._task, self._before, self._note)
-
-    def lacks_memory(self, result: ProbeResult, session: Session) -> bool:
-        """True if a trial was skipped, as for too little memory, and the probe may be tried once more."""
-        may_go_on = session.patience.over(self._task.variant, self._task.dtype) is None and not result.abandoned
-        return may_go_on and self._has_skipped
-
-    def _note(self, index: int, outcome: Outcome) -> None:
-        self._has_skipped |= outcome.skipped is not None
-        if not self._has_skipped:
-            self.kept.append(outcome)
-            self._record.add(Kept(outcome=(self._task, index, outcome)))
 
 
 def _on_one_device(
