@@ -6,7 +6,6 @@ import copy
 import os
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -347,80 +346,49 @@ class Lane(Generic[Item_co]):
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """The end of a job, with the message of its error if it raised one."""
+    """The end of a job of a lane, with the message of its error if it raised one."""
 
+    lane: int
     error: str | None
 
 
 def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], None], progress: Progress) -> list[str]:
-    """Runs every job, ``pool.jobs`` at once; items reach ``deliver`` in the calling thread as they come.
+    """Runs every job in a thread of its own, ``pool.jobs`` at once; items reach ``deliver`` in the calling thread as they come.
 
     The next job comes from the first lane that may begin one. Returns one message per job that raised.
     """
-    total = sum(len(lane.jobs) for lane in lanes)
-    jobs = _Jobs(pool, lanes)
-    pool.begin_jobs(jobs.has_jobs)
-    count = min(pool.jobs, sum(min(lane.most, len(lane.jobs)) for lane in lanes))
-    threads = [threading.Thread(target=jobs.work, daemon=True) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    errors = []
-    finished = 0
-    while finished < total:
-        event = jobs.events.get()
+    events: queue.SimpleQueue[tuple[Item] | _Ended] = queue.SimpleQueue()
+    waiting, running = [collections.deque(lane.jobs) for lane in lanes], [0] * len(lanes)
+    pool.begin_jobs(lambda: any(waiting))
+    total, errors = sum(len(lane.jobs) for lane in lanes), list[str]()
+    while any(waiting) or any(running):
+        for number, lane in enumerate(lanes):
+            while waiting[number] and running[number] < lane.most:
+                if sum(running) >= pool.jobs or not pool.may_begin(sum(running)):
+                    break
+                running[number] += 1
+                arguments = (number, waiting[number].popleft(), events)
+                threading.Thread(target=_work, args=arguments, daemon=True).start()
+        try:
+            # Other reports may leave cores to this one.
+            event = events.get(timeout=_TURN_SECONDS if any(waiting) else None)
+        except queue.Empty:
+            continue
         if not isinstance(event, _Ended):
             deliver(event[0])
             continue
-        if event.error is not None:
-            errors.append(event.error)
-        finished += 1
-        progress(finished, total)
-    for thread in threads:
-        thread.join()
+        running[event.lane] -= 1
+        errors += [] if event.error is None else [event.error]
+        progress(total - sum(len(jobs) for jobs in waiting) - sum(running), total)
     return errors
 
 
-class _Jobs(Generic[Item]):
-    """Jobs that have not begun, the number of running jobs of each lane, and the items and ends of jobs so far."""
-
-    def __init__(self, pool: Pool, lanes: Sequence[Lane[Item]]) -> None:
-        self.events: queue.SimpleQueue[tuple[Item] | _Ended] = queue.SimpleQueue()
-        self._pool = pool
-        self._lock = threading.Lock()
-        self._lanes = [(collections.deque(lane.jobs), lane.most) for lane in lanes]
-        self._running = [0] * len(lanes)
-
-    def work(self) -> None:
-        """Runs one job after the other, as long as a lane with jobs left runs less than its most."""
-        # The thread that ends a lane's job takes the lane's next job, so threads that leave forget no job.
-        while (begun := self._begin()) is not None:
-            number, job = begun
-            error = None
-            try:
-                job.work(lambda item: self.events.put((item,)))
-            except SoftcheckError as raised:
-                error = str(raised)
-            except Exception as raised:  # noqa: BLE001 - a silent thread would leave the main thread waiting for ever
-                error = f"{job.name}: internal error: {raised!r}"
-            with self._lock:
-                self._running[number] -= 1
-            self.events.put(_Ended(error))
-            if error is not None and self._pool.closed:
-                return
-
-    def _begin(self) -> tuple[int, Job[Item]] | None:
-        """Returns the next job and its lane's number, once it may begin beside the running ones."""
-        while True:
-            with self._lock:
-                able = [n for n, (jobs, most) in enumerate(self._lanes) if jobs and self._running[n] < most]
-                if not able:
-                    return None
-                if self._pool.may_begin(sum(self._running)):
-                    self._running[able[0]] += 1
-                    return able[0], self._lanes[able[0]][0].popleft()
-            time.sleep(_TURN_SECONDS)
-
-    def has_jobs(self) -> bool:
-        """True if a job has not begun."""
-        with self._lock:
-            return any(jobs for jobs, _ in self._lanes)
+def _work(lane: int, job: Job[Item], events: "queue.SimpleQueue[tuple[Item] | _Ended]") -> None:
+    error = None
+    try:
+        job.work(lambda item: events.put((item,)))
+    except SoftcheckError as raised:
+        error = str(raised)
+    except Exception as raised:  # noqa: BLE001 - a silent thread would leave the main thread waiting for ever
+        error = f"{job.name}: internal error: {raised!r}"
+    events.put(_Ended(lane, error))
