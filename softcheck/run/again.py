@@ -7,6 +7,7 @@ call: answers that depend on earlier calls are a fault too. What neither shows w
 variant has damaged, or a loaded machine.
 """
 
+import contextlib
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.run.blame import again_alone, alone, kind_of, lay_idle
 from softcheck.run.blames import Fault
-from softcheck.run.calls import Answer, Limit, fresh, load, make, make_in_order
+from softcheck.run.calls import Answer, Limit, replay
 from softcheck.run.pool import Pool, SessionClosedError
 from softcheck.run.process import DeviceRuinedError, Worker, WorkerDiedError
 from softcheck.run.protocol import Call, Measured, Started, TrialDone
@@ -118,51 +119,36 @@ def _strike(pool: Pool, call: Call, missing: dict[Fault, Violation], answer: Ans
 
 def _alone(pool: Pool, call: Call, times: int) -> Iterator[Answer | WorkerDiedError | None]:
     """Yields the answers that a call gives in one new process, or the end of that; None if it can't be made there."""
-    with fresh(pool) as worker:
-        for _ in range(times):
-            is_last = False
-            try:
-                answer = make(worker, call, lambda: pool.waits(call.variant))
-            except DeviceRuinedError as died:
-                pool.bury(worker, died)
-                answer, is_last = died.reply, True
-            except WorkerDiedError as died:
-                pool.bury(worker, died)
-                pool.blames.shown.add(Fault(call.variant, "", kind_of(died)))
-                yield died
-                return
-            except SessionClosedError:
-                raise
-            except SoftcheckError:
-                yield None
+    try:
+        for found in replay(pool, [call] * times, is_loaded_first=False, counts=True):
+            answer = found.reply if isinstance(found, DeviceRuinedError) else found
+            if isinstance(answer, WorkerDiedError):
+                pool.blames.shown.add(Fault(call.variant, "", kind_of(answer)))
+                yield answer
                 return
             was_made = answer.result.skipped is None or bool(answer.result.violations)
             yield answer if was_made else None
-            if is_last or not was_made:
+            if not was_made:
                 return
+    except SessionClosedError:
+        raise
+    except SoftcheckError:
+        yield None
 
 
 def _after_those_before(pool: Pool, seen: Sighting) -> Answer | None:
     """The answer of a call after those before it in their order, in a new process; None if it is not got in time."""
     if not seen.before and not seen.was_loaded:
         return None
-    call, until = seen.call, time.monotonic() + SECONDS
-    with fresh(pool) as worker:
-        try:
-            if seen.was_loaded:
-                load(worker, call, lambda: pool.waits(call.variant))
-            worker.loaded.add(call.variant)
-            answer: Answer | None = None
-            for each in make_in_order(worker, (*seen.before, call), lambda _: lambda: pool.waits(call.variant)):
-                answer = each if time.monotonic() < until else None
-                if answer is None:
-                    break
-        except WorkerDiedError as died:
-            pool.bury(worker, died)
-            return None
-        except SoftcheckError:
-            return None
-    return answer
+    until = time.monotonic() + SECONDS
+    found: Answer | None = None
+    with contextlib.suppress(SoftcheckError):
+        for answer in replay(pool, (*seen.before, seen.call), is_loaded_first=seen.was_loaded, counts=True):
+            if isinstance(answer, WorkerDiedError) or time.monotonic() > until:
+                return None
+            found = answer
+        return found
+    return None
 
 
 _CAUSED_FROM_AFAR = (FindingKind.RAISED, FindingKind.STATE_CHANGED)

@@ -2,10 +2,11 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
-from softcheck.run.process import Waits, Worker
+from softcheck.run.process import Waits, Worker, WorkerDiedError
 from softcheck.run.protocol import Call, Failed, Load, Loaded, Measured, ProbePlanned, ProbeTask, RunProbe, TrialDone
 
 if TYPE_CHECKING:
@@ -61,14 +62,6 @@ def make(worker: Worker, call: Call, seconds: Limit) -> Answer:
     return found
 
 
-def make_in_order(worker: Worker, calls: Sequence[Call], seconds: Callable[[Call], Limit]) -> Iterator[Answer]:
-    """Makes calls in one process, each variant loaded before its first one, and yields the answers; raises what ``make`` does."""
-    for call in calls:
-        if call.variant not in worker.loaded:
-            load(worker, call, seconds(call))
-        yield make(worker, call, seconds(call))
-
-
 @contextlib.contextmanager
 def fresh(pool: "Pool", *, check_heap: bool = False) -> Iterator[Worker]:
     """A new worker for one purpose, ended after it."""
@@ -77,6 +70,34 @@ def fresh(pool: "Pool", *, check_heap: bool = False) -> Iterator[Worker]:
         yield worker
     finally:
         pool.retire(worker)
+
+
+def replay(
+    pool: "Pool",
+    calls: Sequence[Call],
+    seconds: Callable[[Call], Limit] | None = None,
+    *,
+    is_loaded_first: bool = True,
+    check_heap: bool = False,
+    counts: bool = False,
+) -> Iterator[Answer | WorkerDiedError]:
+    """Makes calls in one new process and yields the answers, the last of which may be the end of the process.
+
+    With ``is_loaded_first`` each variant is loaded, and so called once, before its first call. With ``counts``, a hang counts
+    towards giving a variant up. ``seconds`` are what each call may take, by default those that its variant has left. Raises what ``load`` and ``make`` raise if a call can't be made.
+    """
+    with fresh(pool, check_heap=check_heap) as worker:
+        try:
+            for call in calls:
+                limit: Limit = partial(pool.waits, call.variant) if seconds is None else seconds(call)
+                if is_loaded_first and call.variant not in worker.loaded:
+                    load(worker, call, limit)
+                yield make(worker, call, limit)
+        except WorkerDiedError as died:
+            if counts:
+                pool.bury(worker, died)
+            pool.refuse_if_closed()
+            yield died
 
 
 def failure(failed: Failed, name: str) -> SoftcheckError:
