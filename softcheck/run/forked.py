@@ -8,6 +8,12 @@ from pathlib import Path
 
 from softcheck.run.forking import DEVICE_VARIABLE
 
+if DEVICE_VARIABLE in os.environ:
+    # In the server, whose own output is nobody's.
+    with Path(os.devnull).open("wb") as nothing:
+        for standard in (1, 2):
+            os.dup2(nothing.fileno(), standard)
+
 os.environ.pop("TRITON_INTERPRET", None)
 # There is a worker for each core. OpenBLAS reads this once, when numpy loads it.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

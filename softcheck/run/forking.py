@@ -36,6 +36,9 @@ _servers: dict[tuple[object, ...], forkserver.ForkServer] = {}
 
 _starts = threading.Lock()
 
+_UNABLE = (OSError, EOFError, RuntimeError)
+"""Raised where there is no server: it can't be started, has ended, or this process is itself just being spawned."""
+
 
 class ForkedWorker:
     """The part of ``subprocess.Popen`` that a worker's parent uses, for a process that a server forked."""
@@ -125,7 +128,7 @@ _PR_SET_PDEATHSIG = 1
 
 def prepare(device: str) -> None:
     """Starts the server for a device before its first worker is needed, so that its imports run beside other work."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(*_UNABLE):
         _server(device)
 
 
@@ -157,7 +160,7 @@ def fork_worker(device: str, environment: Mapping[str, str], theirs: Connection,
             pickle.dump({}, file)
             pickle.dump(_Order(device, str(Path.cwd()), dict(environment)), file)
         return ForkedWorker(status, os.fdopen(errors, "rb"))
-    except (OSError, EOFError):
+    except _UNABLE:
         os.close(errors)
         return None
     finally:
