@@ -58,7 +58,7 @@ class DaskCluster:
         self._dead: set[str] = set()
         """Dask workers that are used no more: their device can't be opened, or they differ from the others."""
         self._alike: list[TaskAnswer] = []
-        """The sources of this machine, and the answer of the first process, from which no other may differ."""
+        """The answer of the first process, and the sources of this machine, from which no other may differ."""
         self._leases: dict[str, Future] = {}
         self._is_closed = False
         self.places = 0
@@ -87,7 +87,7 @@ class DaskCluster:
                 threads.map(lambda place: self.start(choice, place=place, check_heap=check_heap), range(self.places))
             )
         first = workers[0].started
-        alike = [replace(first, place="this machine", sources=sources(str(Path.cwd()), self._variants)), first]
+        alike = [first, replace(first, place="this machine", sources=sources(str(Path.cwd()), self._variants))]
         for other in workers:
             if (why := difference(alike, other.started)) is not None:
                 raise UsageError(
