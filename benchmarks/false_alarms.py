@@ -432,7 +432,7 @@ def _run_shard_apart(settings: dict[str, Any], shard: Shard, path: Path, until: 
 def _run_shard_there(gpu: str, words: list[str]) -> None:
     # What ends this process ends the command with it.
     together = ["setpriv", "--pdeathsig", "TERM", *words]
-    status = subprocess.call(together, env={**os.environ, "CUDA_VISIBLE_DEVICES": gpu})
+    status = subprocess.call(together, env={**os.environ, "CUDA_VISIBLE_DEVICES": gpu})  # noqa: S603 - our own
     if status not in {0, 130}:
         raise RuntimeError(f"{' '.join(words)} ended with {status}")
 
