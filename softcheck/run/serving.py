@@ -40,7 +40,7 @@ from softcheck.run.protocol import (
     Trying,
     TryWidth,
 )
-from softcheck.run.trials import make_trials
+from softcheck.run.trials import probe_replies
 from softcheck.variants import executed
 from softcheck.variants.adapt import Adapted
 from softcheck.variants.recognised import Recognised, unrecognised
@@ -86,7 +86,7 @@ class Server:
         elif isinstance(request, RunDomain):
             yield from self._run_domain(request)
         elif isinstance(request, RunProbe):
-            yield from make_trials(request, self._variant(request.variant), self.device)
+            yield from probe_replies(request, self._variant(request.variant), self.device)
         elif isinstance(request, TryWidth):
             yield from try_width(request, self._variant(request.variant), self.device)
         elif isinstance(request, CompareOrders):
