@@ -126,7 +126,7 @@ def test_right_functions_are_left_alone(dtype):
 
 
 def test_weights_taken_from_a_rounded_logarithm_are_left_alone():
-    @softcheck.variant(operation="attention")
+    @softcheck.variant(operation="attention", call="f(q, k, v)")
     def attention(q, k, v):
         scores = q @ k.mT / q.shape[-1] ** 0.5
         return (scores - scores.logsumexp(dim=-1, keepdim=True)).exp() @ v
