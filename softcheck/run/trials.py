@@ -1,10 +1,6 @@
-"""A probe's trials as the worker makes them, one by one. Each outcome is sent before the next trial begins.
-
-Limits of time count how fast this process runs Python, of which Triton's interpreter is made: a slow machine would else try less.
-"""
+"""A probe's trials as the worker makes them, one by one. Each outcome is sent before the next trial begins."""
 
 import hashlib
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -41,7 +37,6 @@ def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device)
         seed=request.seed,
         widest=request.widest,
         time_share=request.time_share,
-        slowness=1.0 if device.type == "cuda" else slowness(),
     )
     probe, trials = _planned(request.probe, setting)
     outcomes = list(request.done)
@@ -155,23 +150,3 @@ def _concluded(name: str, probe: Probe, trials: Sequence[Trial], outcomes: Seque
         lines=tuple(sorted(run)),
         arcs=tuple(sorted(arcs)),
     )
-
-
-_USUAL_SECONDS = 0.0033
-"""Seconds of the processor for the work below on the machine where limits of time were chosen."""
-_MOST = 4.0
-"""A report on a slower machine would take too long to wait for."""
-
-
-def slowness() -> float:
-    """Returns how many times longer Python takes here and now than where limits of time were chosen, from 1 to 4."""
-    return min(_MOST, max(1.0, _seconds() / _USUAL_SECONDS))
-
-
-def _seconds() -> float:
-    """The processor's seconds for a fixed piece of Python: calls, attributes and small objects, as in an interpreter."""
-    begun = time.process_time()
-    kept: dict[int, str] = {}
-    for number in range(25_000):
-        kept[number & 255] = str(number)[-2:]
-    return time.process_time() - begun

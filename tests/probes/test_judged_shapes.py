@@ -55,5 +55,4 @@ def test_row_counts_and_shapes_of_regimes_are_told_too():
         assert wrong
         assert all(rows >= 33 and columns > 100 for rows, columns in wrong)
         assert not any(rows >= 33 and columns > 100 for rows, columns in right)
-        # How many shapes a probe tries depends on the time that it has.
         assert {rows for rows, _ in right} >= {1, 2}
