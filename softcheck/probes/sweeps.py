@@ -178,7 +178,7 @@ def _grids(setting: Setting) -> Iterator[tuple[str, Series]]:
         yield f"rows-{rows}", Series((Shape(rows, columns),))
 
 
-_FEW, _FEW_INTERPRETED, _FEWEST = (1, 2, 3, 15, 16, 17), (1, 2, 3, 17), (1, 2, 3)
+_FEWEST, _AROUND_16 = (1, 2, 3), (17, 15, 16)
 _MORE = (33, 129, 65, 32, 64, 31, 63, 128, 127, 257, 256, 1025)
 """Row counts around tiles of rows, those first that show most: one more than whole tiles."""
 _MANY = (4097, 4095, 4096)
@@ -195,27 +195,20 @@ _MOST_ELEMENTS = 2**24
 def _row_counts(setting: Setting) -> Iterator[tuple[str, Series]]:
     """Few rows, tiles of rows and their neighbours, very many rows, and wide rows, in every layout.
 
-    Each layout begins with another dispensable count, so that a slow kernel meets all of them in some layout. Under the
-    interpreter, and where many variants share the budget, more counts are dispensable. In the latter case layouts take turns
-    with the wide rows.
+    Each layout begins with another dispensable count, so that a slow kernel meets all of them in some layout.
     """
     strided = _LAYOUTS if "strided" in setting.declaration.layouts else ()
     # The rows of heads' operands lie apart wherever the matrix is not packed.
     layouts = ["packed", *strided[:1]] if setting.has_heads else ["packed", "offset", *strided]
-    shares, has_more = setting.time_share < 1, setting.on_gpu and setting.dtype != "float64" and not setting.quick
-    wide = _WIDE_ON_GPU if setting.on_gpu else _WIDE
+    is_long, quick = setting.dtype == "float64", setting.quick
+    has_more = setting.on_gpu and not (is_long or quick)
     for number, layout in enumerate(layouts):
-        few = _FEWEST if shares else _FEW if setting.on_gpu or layout == "packed" else _FEW_INTERPRETED
-        counts = [*_MORE[number % 7 :], *_MORE[: number % 7]]
-        left = [count for count in _FEW if count not in few]
-        counts = [*counts, *left] if shares else [*left, *counts]
-        if layout == "packed":
-            counts = [*_drawn(setting), *counts]
-        if setting.dtype != "float64" and (setting.on_gpu or layout == "packed"):
-            # Of float64 the numpy judge takes seconds for a million elements.
-            counts += _MANY
-        yield from _series(setting, layout, _USUAL, few, () if setting.quick else counts)
-        for columns in wide[(number + 1) % 2 :: 2] if shares else wide:
+        more = [*_MORE[number % 7 :], *_MORE[: number % 7]]
+        # Of float64 the numpy judge takes seconds for a million elements.
+        more += _MANY if not is_long and (setting.on_gpu or layout == "packed") else ()
+        more = [*(_drawn(setting) if layout == "packed" else ()), *more]
+        yield from _series(setting, layout, _USUAL, _FEWEST, (*_AROUND_16, *(() if quick else more)))
+        for columns in _WIDE_ON_GPU if setting.on_gpu else _WIDE:
             yield from _series(setting, layout, columns, _FEWEST)
         if has_more:
             yield from _series(setting, layout, _FIVE, setting.held(_VERY_MANY, _FIVE))

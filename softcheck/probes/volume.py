@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -64,23 +65,17 @@ _PACKED = 64
 """Columns of rows that show many patterns each, where a row costs a program under the interpreter."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
+class BatchLimits(NamedTuple):
     """Sizes of batches, and what all of them may cost: one for a call and for an interpreted program, and what elements add."""
 
     rows: int
     elements: int
-    """Most rows and elements of the first batch. Later ones may be larger, as long as those before them kept within these."""
-    most_rows: int
-    most_elements: int
     budget: float
     elements_per_cost: int
 
 
-ON_GPU = BatchLimits(1 << 12, 1 << 20, 1 << 22, 1 << 27, 2048, 1 << 19)
-ON_CPU = BatchLimits(1 << 3, 1 << 12, 1 << 16, 1 << 20, 330, 1 << 13)
-_GROWTH = 8
-"""Factor by which the next batch may be larger."""
+ON_GPU = BatchLimits(1 << 22, 1 << 27, 2048, 1 << 19)
+ON_CPU = BatchLimits(1 << 16, 1 << 20, 330, 1 << 13)
 _BATCHES = 24
 """Batches of full size for which the budget suffices, so that each width has some."""
 _BY_EFFORT: dict[Effort, float] = {"quick": 0.1, "normal": 1.0, "thorough": 4.0}
@@ -129,14 +124,12 @@ class _Sample:
         # The numpy judge alone judges float64.
         limits = ON_GPU if setting.on_gpu and setting.fmt.width < 64 else ON_CPU
         heavier = setting.operation.per_logit(_WIDEST[True]) if setting.on_gpu else 1
-        self._limits = limits
         self._left = limits.budget * setting.time_share * _BY_EFFORT[setting.effort]
         self._largest = self._left / _BATCHES
         # Not all of what a head takes more of is as dear as a logit.
         self._elements_per_cost = limits.elements_per_cost // max(1, heavier // 4)
-        self._rows, self._elements = limits.rows, max(1, limits.elements // heavier)
-        self._most_rows = setting.fewer(limits.most_rows, 1) if setting.has_heads else limits.most_rows
-        self._most_elements = limits.most_elements // heavier
+        self._most_rows = setting.fewer(limits.rows, 1) if setting.has_heads else limits.rows
+        self._most_elements = limits.elements // heavier
         if subject.device.type == "cuda":
             self._most_elements = min(self._most_elements, free_bytes(subject.device) // _BYTES_PER_ELEMENT)
         self._per_row = 0.0 if setting.on_gpu else 1.0
@@ -160,7 +153,7 @@ class _Sample:
                 if batch.exactly is not None:
                     return True
                 if isinstance(error, TooManyRowsError):
-                    self._most_rows = min(self._rows, rows) // 2
+                    self._most_rows = rows // 2
                 elif rows > 1:
                     self._most_elements = rows * batch.columns // 2
                 else:
@@ -169,15 +162,12 @@ class _Sample:
             programs = launches.programs() - programs
             self._left -= self._cost(rows, batch.columns, programs)
             self._per_row = programs / rows
-            if batch.exactly is None:
-                self._rows, self._elements = _GROWTH * self._rows, _GROWTH * self._elements
             return has_answer
 
     def _room(self, columns: int) -> int:
-        """Returns the most rows that a batch may have, as known of the batches before it."""
-        self._rows, self._elements = min(self._rows, self._most_rows), min(self._elements, self._most_elements)
+        """Returns the most rows that a batch may have."""
         affordable = min(self._largest, self._left - 1) / (self._per_row + columns / self._elements_per_cost)
-        return max(1, min(self._rows, self._elements // columns, int(affordable)))
+        return max(1, min(self._most_rows, self._most_elements // columns, int(affordable)))
 
     def _cost(self, rows: int, columns: int, programs: float) -> float:
         return self._subject.setting.cost_of_call + programs + rows * columns / self._elements_per_cost
@@ -286,16 +276,11 @@ def _random_batch(
     columns: int, fmt: Format, device: torch.device, entropy: list[int], families: Sequence[str]
 ) -> Batch:
     seed = int(np.random.default_rng(entropy).integers(2**62))
-    return Batch(columns, _drawing(columns, fmt, device, seed, families), f"random rows of seed {seed}")
+    known = {name: FILLERS[name] for name in families if name in FILLERS}
+    sure = [filler for name, filler in known.items() if name not in _DOUBTFUL]
 
-
-def _drawing(
-    columns: int, fmt: Format, device: torch.device, seed: int, families: Sequence[str]
-) -> Callable[[int], torch.Tensor]:
     def draw(rows: int) -> torch.Tensor:
         generator = torch.Generator(device).manual_seed(seed)
-        known = {name: FILLERS[name] for name in families if name in FILLERS}
-        sure = [filler for name, filler in known.items() if name not in _DOUBTFUL]
         few = min(rows, _FEW * len(families)) if columns <= _NO_DOUBT else 0
         parts = [mixed(few, columns, fmt, generator, list(known.values()))] if few else []
         if rows > few:
@@ -303,7 +288,7 @@ def _drawing(
         # Rows of all families lie side by side, since a program may take several.
         return torch.cat(parts)[torch.randperm(rows, generator=generator, device=device)]
 
-    return draw
+    return Batch(columns, draw, f"random rows of seed {seed}")
 
 
 def _rare_alone(setting: Setting, device: torch.device, seed: int) -> Iterator[Batch]:

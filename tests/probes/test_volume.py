@@ -1,7 +1,5 @@
 """Random rows in bulk and rare values: what one pattern or one row in thousands shows, and right functions left alone."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -29,8 +27,8 @@ def _one_thread():
 @pytest.fixture
 def small_gpu(monkeypatch):
     """Sizes with which a GPU's plan suits a CPU."""
-    limits = replace(volume.ON_GPU, elements=1 << 12, rows=64, most_elements=1 << 15, most_rows=256)
-    monkeypatch.setattr(volume, "ON_GPU", replace(limits, budget=256, elements_per_cost=1 << 10))
+    limits = volume.BatchLimits(rows=256, elements=1 << 15, budget=256, elements_per_cost=1 << 10)
+    monkeypatch.setattr(volume, "ON_GPU", limits)
 
 
 def right(x):
@@ -87,9 +85,7 @@ def test_a_value_taken_for_a_mask_is_found(name):
 
 def test_a_gpu_tries_every_pattern_in_every_place(small_gpu, monkeypatch):
     monkeypatch.setattr(volume, "_RARE_COLUMNS", (3,))
-    limits = replace(
-        volume.ON_GPU, budget=1e9, rows=1 << 16, most_rows=1 << 16, elements=1 << 22, most_elements=1 << 22
-    )
+    limits = volume.BatchLimits(rows=1 << 16, elements=1 << 22, budget=1e9, elements_per_cost=1 << 10)
     monkeypatch.setattr(volume, "ON_GPU", limits)
     seen = []
 
