@@ -192,8 +192,10 @@ class Conclusion(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Ways on from conditions that the trials' calls took."""
     counts_all_calls: bool = False
     """True if every call's lines are counted."""
-    judged_shapes: dict[str, str] = {}
-    """Shapes that a probe over sizes or shapes judged, by kind, as ``softcheck.probes.judged_shapes`` writes them."""
+    tried: tuple[tuple[int, int], ...] = ()
+    """Rows and columns of each shape that a probe over shapes judged."""
+    failing: dict[FindingKind, tuple[tuple[int, int], ...]] = {}
+    """Shapes that broke a promise, by kind."""
 
 
 def coverage_of(conclusions: Iterable[Conclusion]) -> Coverage | None:

@@ -8,7 +8,6 @@ from itertools import chain, islice, zip_longest
 
 import numpy as np
 
-from softcheck.facts import Where
 from softcheck.probes.base import Subject
 from softcheck.probes.outcome import SeenRegime
 from softcheck.probes.predicate import EVERYWHERE, Shape, shapes_where
@@ -35,36 +34,15 @@ _OF_ITS_OWN = GridSize(None)
 class Regime:
     """Explored shapes on one path."""
 
+    seen: SeenRegime
+    """Several paths belong to it where a constant equals a size by chance."""
     shapes: tuple[Shape, ...]
     """Ascending by elements."""
-    launches: tuple[Launch, ...]
-    operations: tuple[str, ...]
-    """Operations of torch."""
-    paths: frozenset[str]
-    """Names of the paths of its shapes: several, where a constant equals a size by chance."""
-    where: Where
-    """A predicate that holds for these of all explored shapes."""
+    kernels: frozenset[str]
+    tile: int | None
+    """The largest constant of a launch that does not follow the input's size and may be a tile's width."""
     programs: float
     """Programs of a call for each of its rows, as many as the largest share of an explored call, and at most 1."""
-
-    def seen(self) -> SeenRegime:
-        """The regime in a form that travels between processes."""
-        return SeenRegime(
-            words="all shapes" if self.where == EVERYWHERE else self.where.words(),
-            where=self.where,
-            launches=tuple(map(str, self.launches)) or self.operations,
-            paths=tuple(sorted(self.paths)),
-            narrowest=self.shapes[0],
-        )
-
-    @property
-    def tile(self) -> int | None:
-        """The largest constant of a launch that does not follow the input's size and may be a tile's width."""
-        constants = chain.from_iterable(launch.constants for launch in self.launches)
-        found = [
-            c.value for c in constants if c.follows is None and isinstance(c.value, int) and c.value >= _LEAST_TILE
-        ]
-        return max(found, default=None)
 
 
 def regimes_of(subject: Subject, source: Source, space: Space) -> list[Regime]:
@@ -162,7 +140,7 @@ def other_sizes(subject: Subject, ordinary: Shape) -> list[Shape]:
     for regime in regimes_of(subject, source, space):
         most = max(shape.rows for shape in regime.shapes)
         fitting = [shape for shape in regime.shapes if space.fits(shape) and shape.columns > 2]
-        if fitting and usual.isdisjoint(regime.paths):
+        if fitting and usual.isdisjoint(regime.seen.paths):
             found.append(Shape(max(fitting[0].rows, min(_ROWS_ELSEWHERE, most)), fitting[0].columns))
     kept = [shape for shape in found if shape.rows <= (_MOST_ROWS_ON_GPU if on_gpu else _MOST_ROWS)]
     wider = [Shape(_ROWS_ELSEWHERE, n + 1) for n in space.numbers if ordinary.columns <= n < limit]
@@ -223,9 +201,24 @@ def _regimes(found: Mapping[Shape, CallPath]) -> list[Regime]:
         shapes = sorted(unsorted, key=lambda shape: (shape.elements, shape))
         path = found[shapes[0]]
         where = shapes_where(list(found), set(shapes)) if len(joined) > 1 else EVERYWHERE
-        names = frozenset(found[shape].name for shape in shapes)
-        programs = min(1.0, max(_programs(found[shape]) / shape.rows for shape in shapes))
-        regimes.append(Regime(tuple(shapes), _told(path.launches, told), path.operations, names, where, programs))
+        launches = _told(path.launches, told)
+        tiles = [c.value for launch in launches for c in launch.constants if c.follows is None]
+        seen = SeenRegime(
+            words="all shapes" if where == EVERYWHERE else where.words(),
+            where=where,
+            launches=tuple(map(str, launches)) or path.operations,
+            paths=tuple(sorted({found[shape].name for shape in shapes})),
+            narrowest=shapes[0],
+        )
+        regimes.append(
+            Regime(
+                seen,
+                tuple(shapes),
+                frozenset(launch.kernel for launch in launches),
+                max((n for n in tiles if isinstance(n, int) and n >= _LEAST_TILE), default=None),
+                min(1.0, max(_programs(found[shape]) / shape.rows for shape in shapes)),
+            )
+        )
     return sorted(regimes, key=lambda regime: regime.shapes[0].elements)
 
 

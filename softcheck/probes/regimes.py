@@ -105,9 +105,7 @@ class _Regimes(Probe):
         found = concluded(done)
         shown = []
         for each in found.findings:
-            kind = each.violation.kind
-            failing = {Shape(*shape) for _, outcome in done for shape in outcome.failing.get(kind, ())}
-            regime = _regime_of(done, failing)
+            regime = _regime_of(done, set(found.failing.get(each.violation.kind, ())))
             told = each.violation.told(f"in the regime {regime}", regime=regime) if regime else each.violation
             shown.append(msgspec.structs.replace(each, violation=told))
         return msgspec.structs.replace(
@@ -180,7 +178,7 @@ def _covered(subject: Subject, source: Source, outcome: Outcome, found: Sequence
     # Compiled lines can't be counted, nor those of large calls before Python 3.12. Those of a kernel that no call was
     # traced in count as run where it is launched. Lines of functions that it calls may be another's too.
     on_gpu, tried = subject.setting.on_gpu, set(outcome.paths)
-    launched = {launch.kernel for each in found if on_gpu or each.paths & tried for launch in each.launches}
+    launched = {kernel for each in found if on_gpu or tried & {*each.seen.paths} for kernel in each.kernels}
     uncounted: set[tuple[str, int]] = set()
     for kernel in launched:
         body = code_lines(source, kernel)
@@ -189,7 +187,7 @@ def _covered(subject: Subject, source: Source, outcome: Outcome, found: Sequence
             uncounted |= {(line.file, line.line) for line in body}
     return msgspec.structs.replace(
         outcome,
-        regimes=tuple(regime.seen() for regime in found),
+        regimes=tuple(regime.seen for regime in found),
         code=code_lines(source, name),
         branches=tuple(branch for branch in branches if (branch.file, branch.lines[0]) not in uncounted),
         lines=tuple(sorted(lines | uncounted)),
@@ -197,15 +195,19 @@ def _covered(subject: Subject, source: Source, outcome: Outcome, found: Sequence
     )
 
 
-def _regime_of(done: Done, failing: set[Shape]) -> str:
+def _by_path(done: Done) -> dict[str, set[tuple[int, int]]]:
+    """The shapes that were judged, by the names of their paths."""
+    judged: dict[str, set[tuple[int, int]]] = defaultdict(set)
+    for _, outcome in done:
+        for shape, path in zip(outcome.tried, outcome.paths, strict=False):
+            judged[path].add(shape)
+    return judged
+
+
+def _regime_of(done: Done, failing: set[tuple[int, int]]) -> str:
     """Words for the one regime of several that holds all failing shapes; empty if there is none."""
     regimes = [regime for _, outcome in done for regime in outcome.regimes]
-    paths = {
-        path
-        for _, outcome in done
-        for shape, path in zip(outcome.tried, outcome.paths, strict=False)
-        if Shape(*shape) in failing
-    }
+    paths = {path for path, shapes in _by_path(done).items() if shapes & failing}
     holding = [regime for regime in regimes if paths <= set(regime.paths)]
     if len(regimes) < 2 or not paths or len(holding) != 1:
         return ""
@@ -214,13 +216,9 @@ def _regime_of(done: Done, failing: set[Shape]) -> str:
 
 def _judged_regimes(done: Done) -> tuple[SeenRegime, ...]:
     """Returns the regimes with the shapes that were judged in each, in any trial."""
-    judged: dict[str, set[Shape]] = defaultdict(set)
-    for _, outcome in done:
-        for shape, path in zip(outcome.tried, outcome.paths, strict=False):
-            judged[path].add(Shape(*shape))
-    regimes = []
+    judged, regimes = _by_path(done), []
     for regime in (regime for _, outcome in done for regime in outcome.regimes):
         shapes = [shape for path in regime.paths for shape in judged.get(path, ())]
-        rows, elements = sum(shape.rows for shape in shapes), sum(shape.elements for shape in shapes)
+        rows, elements = sum(rows for rows, _ in shapes), sum(rows * columns for rows, columns in shapes)
         regimes.append(msgspec.structs.replace(regime, shapes=len(shapes), rows=rows, elements=elements))
     return tuple(regimes)

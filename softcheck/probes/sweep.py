@@ -7,7 +7,6 @@ import msgspec
 from softcheck.contract import FindingKind
 from softcheck.facts import Measure, Sweep
 from softcheck.probes.base import Probe, Trial, one_of
-from softcheck.probes.judged_shapes import by_kind, together
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.probes.predicate import Shape, where_of
 from softcheck.probes.walk import merged
@@ -38,8 +37,23 @@ def concluded(
     found = Probe.concluded(done, [*map(one_of, filter(None, alike)), *others])
     left_out = (f"some {named} were left out, since each trial has a budget of calls, elements and compilations",)
     is_cut = any(outcome.is_cut and outcome.tried for _, outcome in done)
-    judged = together(by_kind(outcome.tried, outcome.failing.items()) for _, outcome in done)
-    return msgspec.structs.replace(found, skipped=(*found.skipped, *(left_out if is_cut else ())), judged_shapes=judged)
+    tried, failing = together(done)
+    return msgspec.structs.replace(
+        found,
+        skipped=(*found.skipped, *(left_out if is_cut else ())),
+        tried=tuple(sorted(tried)),
+        failing={kind: tuple(sorted(shapes)) for kind, shapes in failing.items()},
+    )
+
+
+def together(done: Done) -> tuple[set[Shape], dict[FindingKind, set[Shape]]]:
+    """Returns the shapes that trials judged, and those that broke a promise, by kind."""
+    tried = {Shape(*shape) for _, outcome in done for shape in outcome.tried}
+    failing: dict[FindingKind, set[Shape]] = {}
+    for _, outcome in done:
+        for kind, shapes in outcome.failing.items():
+            failing.setdefault(kind, set()).update(Shape(*shape) for shape in shapes)
+    return tried, failing
 
 
 def _of_kind(done: Done, kind: FindingKind, of: Measure | None, named: str, layout: str) -> list[Shown]:
@@ -57,8 +71,7 @@ def _of_kind(done: Done, kind: FindingKind, of: Measure | None, named: str, layo
     least, label, violation = broken[0]
     for _, _, other in broken[1:]:
         violation = merged(violation, other, first=False)
-    tried = {Shape(*shape) for _, outcome in done for shape in outcome.tried}
-    failing = {Shape(*shape) for _, outcome in done for shape in outcome.failing.get(kind, ())}
+    tried, failing = together(done)[0], together(done)[1][kind]
     where, swept = where_of(tried, failing, of), Sweep(failing=len(failing), tried=len(tried))
     at, refusal = f"rows = {least.rows}, columns = {least.columns}", violation.refusal
     answered = None
