@@ -1,4 +1,4 @@
-"""Shapes on both sides of the sizes at which a kernel may change its ways. Imports no torch.
+"""Shapes on both sides of the sizes at which a kernel may change its ways.
 
 A number in a kernel's source may be a width, a row count or a number of elements from which another path is taken, or
 the columns of a tile. Each is tried as each.

@@ -92,6 +92,8 @@ class SweepProbe(Probe):
             layout=series.placing,
             beside=lambda shape: () if is_known else [self.beside(setting, shape)],
             one_by_one=self.one_by_one,
+            # Not all of what a head takes more of is as dear as a logit.
+            weight=max(1.0, setting.operation.per_logit(_USUAL) / 4),
         )
         purses: tuple[tuple[Purse, Sequence[Shape]], ...] = (("needed", series.needed), ("usual", dispensable))
         return walk.of(Stop(shape, purse) for purse, shapes in purses for shape in shapes)

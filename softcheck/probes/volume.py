@@ -123,11 +123,12 @@ class _Sample:
         self._subject, self._fmt = subject, setting.fmt
         # The numpy judge alone judges float64.
         limits = ON_GPU if setting.on_gpu and setting.fmt.width < 64 else ON_CPU
-        heavier = setting.operation.per_logit(_WIDEST[True]) if setting.on_gpu else 1
+        heavier = setting.operation.per_logit(_WIDEST[setting.on_gpu])
         self._left = limits.budget * setting.time_share * _BY_EFFORT[setting.effort]
         self._largest = self._left / _BATCHES
         # Not all of what a head takes more of is as dear as a logit.
-        self._elements_per_cost = limits.elements_per_cost // max(1, heavier // 4)
+        dearer = heavier / 4 if setting.on_gpu else heavier
+        self._elements_per_cost = limits.elements_per_cost / max(1.0, dearer)
         self._most_rows = setting.fewer(limits.rows, 1) if setting.has_heads else limits.rows
         self._most_elements = limits.elements // heavier
         if subject.device.type == "cuda":

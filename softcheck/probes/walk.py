@@ -52,7 +52,7 @@ class Walk:
 
     ``inputs`` makes the matrices of a point. ``beside`` gives lines of shapes, each ascending in one size, through the smallest wrong
     shape and the next right one: where one breaks a promise and its neighbour none, the boundary is bisected. With ``one_by_one`` an input is one call, whatever
-    its rows, which is judged before the next input is made.
+    its rows, which is judged before the next input is made. An element costs ``weight`` times as much as one of softmax.
     """
 
     def __init__(
@@ -66,10 +66,11 @@ class Walk:
         beside: Callable[[Shape], Sequence[Sequence[Shape]]] = lambda _: (),
         function: Callable[[torch.Tensor], Any] | None = None,
         one_by_one: bool = False,
+        weight: float = 1.0,
     ) -> None:
         setting = subject.setting
         self._setting, self._inputs, self._layout, self._lines = setting, inputs, layout, beside
-        self._has_row_calls = setting.has_row_calls and not one_by_one
+        self._has_row_calls, self._weight = setting.has_row_calls and not one_by_one, weight
         self._calls = Calls(subject, function, most=MOST if setting.on_gpu and not one_by_one else 1)
         self._left: dict[Purse, float] = {"needed": math.inf, "first": first, "usual": budget, "beside": _BESIDE}
         self._per_row = 0.0
@@ -148,8 +149,8 @@ class Walk:
     def _cost(self, shape: Shape, programs: float) -> float:
         """Returns the cost of one call: one, and more for its elements and the programs that an interpreter runs."""
         setting = self._setting
-        per_cost = _ELEMENTS if setting.on_gpu else _ELEMENTS_INTERPRETED
-        return (shape.rows if self._has_row_calls else 1) * setting.cost_of_call + programs + shape.elements / per_cost
+        of_elements = shape.elements * self._weight / (_ELEMENTS if setting.on_gpu else _ELEMENTS_INTERPRETED)
+        return (shape.rows if self._has_row_calls else 1) * setting.cost_of_call + programs + of_elements
 
     def _settle(self) -> None:
         for index, judged in self._calls.settle():
