@@ -50,7 +50,7 @@ class Stop:
 class Walk:
     """Calls at one shape after the other until the budget is spent.
 
-    ``inputs`` makes the matrices of a point. ``beside`` gives lines of shapes, each ascending in one size, through the smallest wrong
+    ``inputs`` makes the matrices of a stop. ``beside`` gives lines of shapes, each ascending in one size, through the smallest wrong
     shape and the next right one: where one breaks a promise and its neighbour none, the boundary is bisected. With ``one_by_one`` an input is one call, whatever
     its rows, which is judged before the next input is made. An element costs ``weight`` times as much as one of softmax.
     """
@@ -83,16 +83,16 @@ class Walk:
         self._tried: dict[Shape, set[FindingKind]] = {}
         self._first: dict[FindingKind, tuple[Shape, Violation]] = {}
 
-    def of(self, points: Iterable[Stop]) -> Outcome:
-        """Tries the points in order. Those that would cost more than is left are left out."""
+    def of(self, stops: Iterable[Stop]) -> Outcome:
+        """Tries the stops in order. Those that would cost more than is left are left out."""
         seen: set[Shape] = set()
         with self._compiling() as self._kernels:
-            for point in points:
+            for stop in stops:
                 if self._fatal:
                     break
-                if point.shape not in seen:
-                    seen.add(point.shape)
-                    self._make(point)
+                if stop.shape not in seen:
+                    seen.add(stop.shape)
+                    self._make(stop)
             self._settle()
             self._look_beside()
         failing = {
@@ -118,18 +118,18 @@ class Walk:
 
         return launched()
 
-    def _make(self, point: Stop) -> None:
-        purse: Purse = point.purse
+    def _make(self, stop: Stop) -> None:
+        purse: Purse = stop.purse
         if purse == "first" and self._left["usual"] >= self._left["first"]:
             purse = "usual"
-        programs = self._per_row if point.programs is None else point.programs
-        if self._cost(point.shape, 0 if self._setting.on_gpu else programs * point.shape.rows) > self._left[purse]:
+        programs = self._per_row if stop.programs is None else stop.programs
+        if self._cost(stop.shape, 0 if self._setting.on_gpu else programs * stop.shape.rows) > self._left[purse]:
             self._is_cut |= purse != "beside"
             return
-        for bits in self._inputs(point):
+        for bits in self._inputs(stop):
             if self._fatal or self._left[purse] <= 0:
                 break
-            self._left[purse] -= self._call(point.shape, bits)
+            self._left[purse] -= self._call(stop.shape, bits)
             if self._calls.is_full:
                 self._settle()
 
