@@ -5,7 +5,9 @@ share of its row's sum, and the maximum must grow and fall between tiles by as m
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, zip_longest
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,7 @@ _MOST_COVERING = 48
 
 _Row = Callable[[], Values]
 _Group = list[_Row]
+_Columns = int | np.integer[Any] | slice | NDArray[np.bool_]
 
 
 def telling_batch(
@@ -109,43 +112,68 @@ class _Drawing:
         starts = np.arange(self.tiles) * self.tile
         ends = np.minimum(starts + self.tile, self.columns) - 1
         some = self.rng.permutation(self.tiles - 1)[: min(self._visible, _MOST_PEAKS) - 1]
+        drawn = self.rng.choice
         return [
             self._peaked(np.append(ends[some], self.columns - 1)),
             # A maximum that is missed overflows; a rescaling that is missed shows where both sides count.
-            lambda: self._jump(float(self.rng.choice(_FAR_STEPS))),
-            self._padding_shows,
-            # The maximum is still -inf where the first tile ends.
-            self._first_tiles_are_masked,
-            lambda: self._jump(float(self.rng.choice(_NEAR_STEPS))),
+            lambda: self._jump(float(drawn(_FAR_STEPS))),
+            # Padding that is read as 0 outweighs all logits, the largest of which is the last.
+            lambda: self._put(-1, -22.0, mean=-30.0),
+            # The maximum is still -inf where the first tile ends, or every tile but the last.
+            lambda: self._put(slice(int(drawn((1, self.tiles - 1))) * self.tile), -np.inf),
+            lambda: self._jump(float(drawn(_NEAR_STEPS))),
             self._peaked(np.append(starts[some], starts[-1])),
-            lambda: self._put_in_last_tile(float(self.rng.choice((np.nan, np.inf)))),
+            lambda: self._put(self.rng.integers((self.tiles - 1) * self.tile, self.columns), drawn((np.nan, np.inf))),
             lambda: self._one_tile_holds(-np.inf),
-            lambda: self._jump(-float(self.rng.choice(_NEAR_STEPS))),
-            lambda: self._one_tile_is_moved(-1e4),
+            lambda: self._jump(-float(drawn(_NEAR_STEPS))),
+            lambda: self._moved(self._a_tile(), -1e4),
             self._lane_is_masked,
-            lambda: self._jump(-float(self.rng.choice(_FAR_STEPS))),
+            lambda: self._jump(-float(drawn(_FAR_STEPS))),
         ]
 
     def groups(self) -> list[_Group]:
         """All rows, by kind."""
+        rng, largest = self.rng, self.fmt.max
+        normal, zero = least_normal_distance(self.fmt), zero_distance(self.fmt)
+        tiles: Values = np.arange(self.columns, dtype=np.float64) // self.tile
+        alternating = np.where(np.arange(self.columns) % 2 == 0, 5.0, -5.0)
+
+        def of_each(row: Callable[[float], Values], values: Iterable[float]) -> _Group:
+            return [partial(row, value) for value in values]
+
+        def either_way(values: Sequence[float]) -> Iterable[float]:
+            return chain.from_iterable((value, -value) for value in values)
+
         return [
-            [lambda: np.full(self.columns, -np.inf)],
-            [lambda place=place: self._one_finite(place) for place in self._lone_places()],  # type: ignore[misc]
+            of_each(self._full, [-np.inf]),
+            [partial(self._one_finite, place) for place in self._lone_places()],
             self._peaks(),
             self._covering(),
-            [lambda step=step: self._jump(step) for step in (*MAXIMUM_STEPS, *(-s for s in MAXIMUM_STEPS))],  # type: ignore[misc]
-            [lambda step=step: self._staircase(step) for step in chain.from_iterable((s, -s) for s in _STAIRS)],  # type: ignore[misc]
-            [lambda value=v: self._one_tile_holds(value) for v in (-np.inf, -np.inf, -np.inf, np.nan, np.inf)],  # type: ignore[misc]
-            [lambda value=v: self._put_somewhere(value) for v in 3 * (np.nan, np.inf, -np.inf)],  # type: ignore[misc]
-            [lambda step=step: self._one_tile_is_moved(step) for step in (20.0, -20.0, 90.0, -90.0, -1e4)],  # type: ignore[misc]
-            [lambda: self._every_second_tile(-np.inf), lambda: self._every_second_tile(-self.fmt.max)],
+            of_each(self._jump, either_way(MAXIMUM_STEPS)),
+            of_each(lambda step: self._moved(slice(None), step * tiles), either_way(_STAIRS)),
+            of_each(self._one_tile_holds, (-np.inf, -np.inf, -np.inf, np.nan, np.inf)),
+            of_each(lambda value: self._put(rng.choice(self.places), value), 3 * (np.nan, np.inf, -np.inf)),
+            of_each(lambda step: self._moved(self._a_tile(), step), (20.0, -20.0, 90.0, -90.0, -1e4)),
+            of_each(lambda value: self._put(tiles % 2 == rng.integers(2), value), (-np.inf, -largest)),
             [self._lane_is_masked, self._lane_is_masked],
             [self._ties, self._ties],
-            [self._subnormal_results, self._around_subnormal, self._distances, self._distances],
-            [self._equal, lambda: self._equal(-80.0), self._signed_zeros, lambda: np.full(self.columns, self.fmt.max)],
-            [lambda: np.sort(self.noise()), lambda: -np.sort(self.noise()), self._alternating],
-            [*(lambda mean=mean: self.noise(mean) for mean in _LEVELS), self._far_below, self._wild],
-            [lambda v=v: self._around(v) for v in chain.from_iterable((c, -c) for c in self.values)],  # type: ignore[misc]
+            [
+                lambda: self._under_a_peak(-rng.uniform(normal, zero, self.columns)),
+                lambda: self._under_a_peak(
+                    rng.uniform(-1.0, 1.0, self.columns) - rng.choice((normal, zero), self.columns)
+                ),
+                self._distances,
+                self._distances,
+            ],
+            [*of_each(self._full, (0.0, -80.0, largest)), lambda: np.where(rng.random(self.columns) < 0.5, -0.0, 0.0)],
+            [lambda: np.sort(self.noise()), lambda: -np.sort(self.noise()), lambda: alternating + 0.1 * self._noise],
+            [
+                *of_each(self.noise, _LEVELS),
+                # Masked logits are the format's lowest finite value.
+                lambda: self._put(rng.random(self.columns) < 0.5, -largest),
+                lambda: np.clip(self.noise() / 8.0, -1.0, 1.0) * largest,
+            ],
+            of_each(self._around, either_way(self.values)),
         ]
 
     def noise(self, mean: float = 0.0) -> Values:
@@ -202,70 +230,42 @@ class _Drawing:
 
         return row
 
-    def _padding_shows(self) -> Values:
-        """Padding that is read as 0 outweighs all logits, the largest of which is the last."""
-        row = self.noise(-30.0)
-        row[-1] = -22.0
+    def _full(self, value: float) -> Values:
+        return np.full(self.columns, value)
+
+    def _put(self, where: _Columns, value: float, mean: float = 0.0) -> Values:
+        row = self.noise(mean)
+        row[where] = value
         return row
+
+    def _moved(self, where: _Columns, step: float | Values, scale: float = 1.0) -> Values:
+        """The logits of some columns are larger by ``step`` than those around them."""
+        row = self.noise() * scale
+        row[where] += step
+        return self._finite(row)
 
     def _jump(self, step: float) -> Values:
         """From some tile on, all logits are larger by ``step``. Before it some are level, so that their sum is large."""
-        row = self.noise() * self.rng.choice((1.0, 0.01))
-        row[self._tile_start(first=1) :] += step
-        return self._finite(row)
-
-    def _staircase(self, step: float) -> Values:
-        return self._finite(self.noise() + step * (np.arange(self.columns) // self.tile))
+        return self._moved(slice(self._a_tile(first=1).start, None), step, float(self.rng.choice((1.0, 0.01))))
 
     def _one_tile_holds(self, value: float) -> Values:
         """One tile is -inf throughout; if ``value`` is another value, the tile holds that value at one column."""
-        row = self.noise()
-        start = self._tile_start()
-        row[start : start + self.tile] = -np.inf
+        tile = self._a_tile()
+        row = self._put(tile, -np.inf)
         if value != -np.inf:
-            row[min(start + int(self.rng.integers(self.tile)), self.columns - 1)] = value
+            row[min(tile.start + int(self.rng.integers(self.tile)), self.columns - 1)] = value
         return row
-
-    def _first_tiles_are_masked(self) -> Values:
-        """The first tile is -inf throughout, or every tile but the last."""
-        row = self.noise()
-        row[: int(self.rng.choice((1, self.tiles - 1))) * self.tile] = -np.inf
-        return row
-
-    def _one_tile_is_moved(self, step: float) -> Values:
-        """The logits of one tile are larger by ``step`` than those of the tiles around it."""
-        row = self.noise()
-        start = self._tile_start()
-        row[start : start + self.tile] += step
-        return self._finite(row)
 
     def _lane_is_masked(self) -> Values:
         """From the second tile on, -inf stands at one residue modulo a number of lanes or the tile's width."""
-        row = self.noise()
         lanes = int(self.rng.choice((32, _RESIDUES, 128, self.tile)))
-        first = self.tile + int(self.rng.integers(lanes))
-        row[first::lanes] = -np.inf
-        return row
+        return self._put(slice(self.tile + int(self.rng.integers(lanes)), None, lanes), -np.inf)
 
-    def _tile_start(self, first: int = 0) -> int:
-        """The first, the second, the last or any tile's first column."""
+    def _a_tile(self, first: int = 0) -> slice:
+        """The columns of the first tile, the second, the last or any."""
         tile = int(self.rng.choice((first, self.tiles - 1, int(self.rng.integers(self.tiles)))))
-        return min(tile, self.tiles - 1) * self.tile
-
-    def _put_somewhere(self, value: float) -> Values:
-        row = self.noise()
-        row[self.rng.choice(self.places)] = value
-        return row
-
-    def _put_in_last_tile(self, value: float) -> Values:
-        row = self.noise()
-        row[self.rng.integers((self.tiles - 1) * self.tile, self.columns)] = value
-        return row
-
-    def _every_second_tile(self, value: float) -> Values:
-        row = self.noise()
-        row[np.arange(self.columns) // self.tile % 2 == self.rng.integers(2)] = value
-        return row
+        start = min(tile, self.tiles - 1) * self.tile
+        return slice(start, start + self.tile)
 
     def _ties(self) -> Values:
         """Each tile holds the maximum once, at the same distance above the other logits."""
@@ -273,14 +273,6 @@ class _Drawing:
         starts = np.arange(0, self.columns, self.tile)
         row[np.minimum(starts + int(self.rng.integers(self.tile)), self.columns - 1)] = 2.0
         return row
-
-    def _subnormal_results(self) -> Values:
-        normal, zero = least_normal_distance(self.fmt), zero_distance(self.fmt)
-        return self._under_a_peak(-self.rng.uniform(normal, zero, self.columns))
-
-    def _around_subnormal(self) -> Values:
-        around = self.rng.choice((least_normal_distance(self.fmt), zero_distance(self.fmt)), self.columns)
-        return self._under_a_peak(-around + self.rng.uniform(-1.0, 1.0, self.columns))
 
     def _under_a_peak(self, row: Values) -> Values:
         row[self.rng.choice(self.places)] = 0.0
@@ -295,22 +287,6 @@ class _Drawing:
         at = self.rng.permutation(self.columns)[: len(each)]
         row[at] = -self.rng.permutation(each)[: len(at)]
         return self._finite(self._under_a_peak(row) + self.rng.choice((0.0, 1.0, 16.0, -64.0)))
-
-    def _equal(self, value: float = 0.0) -> Values:
-        return np.full(self.columns, value)
-
-    def _signed_zeros(self) -> Values:
-        return np.where(self.rng.random(self.columns) < 0.5, -0.0, 0.0)
-
-    def _alternating(self) -> Values:
-        return np.where(np.arange(self.columns) % 2 == 0, 5.0, -5.0) + 0.1 * self._noise
-
-    def _far_below(self) -> Values:
-        """Masked logits are the format's lowest finite value."""
-        return np.where(self.rng.random(self.columns) < 0.5, -self.fmt.max, self.noise())
-
-    def _wild(self) -> Values:
-        return self._finite(np.clip(self.noise() / 8.0, -1.0, 1.0) * self.fmt.max)
 
     def _around(self, value: float) -> Values:
         """Logits at, beside and near one value, between others that lie below."""

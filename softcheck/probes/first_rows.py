@@ -44,7 +44,7 @@ class _FirstRows(Probe):
             found = judged(subject, encode(values, fmt))
             if others and not found.fatal:
                 kept = tuple(v for v in found.violations if v.row is None or v.row not in places)
-                found = Judged(found.output, kept, found.fatal, found.seconds)
+                found = Judged(found.output, kept, found.fatal)
             beside = [ordinary] if others else [np.concatenate([values, ordinary]), np.concatenate([ordinary, values])]
             outcome = beyond(found, lambda: _all(subject, beside), f"{words} {like}")  # noqa: B023 - called at once
             if outcome.violations or outcome.fatal:

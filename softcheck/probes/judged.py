@@ -60,8 +60,6 @@ class Judged:
     output: torch.Tensor | None
     violations: tuple[Violation, ...]
     fatal: bool
-    seconds: float
-    """Seconds that the call itself took until it returned, compilation included."""
 
     def beyond(self, plain: "Judged") -> tuple[Violation, ...]:
         """Violations of kinds that another call has none of."""
@@ -79,12 +77,11 @@ class _Made:
     bits: Bits
     layout: Layout
     launched: Launched
-    seconds: float
     flags: torch.Tensor | None = None
     """Bool [2] on the device of an answer that is looked at there: the input is unchanged; all rows surely keep their bounds."""
 
     def judged(self, violations: tuple[Violation, ...]) -> Judged:
-        return Judged(self.launched.output, violations, self.launched.fatal, self.seconds)
+        return Judged(self.launched.output, violations, self.launched.fatal)
 
 
 class Calls:
@@ -122,28 +119,22 @@ class Calls:
         is_large = sum(made.bits.nbytes for made in self._made) >= _GROUP_BYTES
         return is_over or is_large or len(self._made) == self._most
 
-    def make(self, bits: Bits, size: int = 0, layout: Layout = PACKED) -> float:
-        """Calls the variant on these rows in a layout and returns the seconds that it took.
-
-        ``settle`` returns ``size`` with the result.
-        """
+    def make(self, bits: Bits, size: int = 0, layout: Layout = PACKED) -> None:
+        """Calls the variant on these rows in a layout. ``settle`` returns ``size`` with the result."""
         device = self._subject.device
-        seconds = 0.0
         try:
             placed = place(bits, self._subject.setting.fmt, layout, device)
-            begun = self._subject.setting.now()
             with nan_filled():
                 launched = launch(self._function, placed, self._subject.setting.operation, wait=self._most == 1)
-            seconds = self._subject.setting.now() - begun
-            self._made.append(_Made(size, bits, layout, launched, seconds))
+            self._made.append(_Made(size, bits, layout, launched))
             if any(violation.kind is FindingKind.CRASH for violation in launched.broken):
                 self._crash = launched.broken[0]
-                return seconds
+                return
             if launched.output is not None:
                 flags = self._flags(launched, bits)
                 if self._most > 1:
                     launched = replace(launched, output=launched.output.detach().clone())
-                self._made[-1] = _Made(size, bits, layout, launched, seconds, flags)
+                self._made[-1] = _Made(size, bits, layout, launched, flags)
             if self._most > 1:
                 # Behind all work on the current stream, so that it is known which calls were done when the device was lost.
                 self._arrived[len(self._made) - 1].copy_(_mark(device), non_blocking=True)
@@ -153,7 +144,6 @@ class Calls:
             if not is_lost or not self._made:
                 raise
             self._crash = violation
-        return seconds
 
     def _flags(self, launched: Launched, bits: Bits) -> torch.Tensor | None:
         """Returns the flags of an answer that is looked at on the device; None for a small one."""
@@ -196,7 +186,7 @@ class Calls:
         before = [(one.size, one.judged((*one.launched.broken, *one.launched.changed))) for one in unanswered]
         lost = made[place]
         violations = (crash, *lost.launched.changed)
-        return [*before, (lost.size, Judged(None, violations, fatal=True, seconds=lost.seconds))]
+        return [*before, (lost.size, Judged(None, violations, fatal=True))]
 
     def _settled(self, made: Sequence[_Made]) -> list[tuple[int, Judged]]:
         fmt = self._subject.setting.fmt

@@ -45,6 +45,7 @@ PROBES: dict[str, str] = {
 _PLACES: dict[str, str] = {
     **{name: f"relations:{name.upper()}" for name in ("batch_invariance", "shifts", "permutations", "appended_masks")},
     **{name: f"memory.{name}" for name in ("guard_bands", "page_ends", "unwritten", "addresses")},
+    **{name: f"sweeps:{name.upper()}" for name in ("sizes", "grid_limits", "shapes", "batches")},
     "histories": "histories.search",
 }
 """Modules and constants of probes that share a module, or stand in a folder."""

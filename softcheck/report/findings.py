@@ -11,7 +11,7 @@ from softcheck.contract import Violation
 from softcheck.judge.histogram import BINS_PER_OCTAVE, Peak, column_below, distance_below, percentile, upper_edge
 from softcheck.judge.measurement import Extreme, Measurement
 from softcheck.operations.operation import Operation
-from softcheck.probes.judged_shapes import REFUSED, by_kind, together
+from softcheck.probes.judged_shapes import REFUSED, by_kind
 from softcheck.report.content import groups_of
 from softcheck.report.model import Bin, ErrorPeak, Finding, PeerVerdict, VariantResult, Witness
 from softcheck.report.reproduce import finding_id, in_time
@@ -153,18 +153,19 @@ def shapes_of(
 
     A violation of a case id, or a probe's, that ``is_limited`` is a refusal beyond a limit of sizes.
     """
+    judged = [(m.rows, case.shape[1]) for case, m in measured]
     failing: dict[str, list[tuple[int, int]]] = {}
     for case, measurement in measured:
         for violation in measurement.violations:
             kind = REFUSED if is_limited(violation, case.id) else violation.kind
             failing.setdefault(kind, []).append((measurement.rows, case.shape[1]))
-    parts = [by_kind(((m.rows, case.shape[1]) for case, m in measured), failing.items())]
     for result in probed:
         limited = {
             shown.violation.kind
             for shown in result.conclusion.findings
             if is_limited(shown.violation, result.case_id(shown.label))
         }
-        of_probe = result.conclusion.judged_shapes.items()
-        parts += [{REFUSED if kind in limited else kind: text} for kind, text in of_probe]
-    return together(parts)
+        judged += result.conclusion.tried
+        for kind, shapes in result.conclusion.failing.items():
+            failing.setdefault(REFUSED if kind in limited else kind, []).extend(shapes)
+    return by_kind(judged, failing.items())

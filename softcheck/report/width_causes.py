@@ -4,9 +4,7 @@ from collections.abc import Sequence
 
 from softcheck.contract import FindingKind
 from softcheck.facts import Sizes, Sweep, Where
-from softcheck.probes.predicate import PADDED, class_of
-from softcheck.probes.shape_plan import Shape
-from softcheck.probes.shape_predicate import shapes_where
+from softcheck.probes.predicate import PADDED, Shape, class_of, shapes_where
 from softcheck.report.evidence import (
     FEWEST_FAILING,
     FEWEST_WIDTHS,

@@ -18,8 +18,7 @@ from softcheck.contract import Surroundings
 from softcheck.errors import UsageError
 from softcheck.facts import Facts, Sizes, Sweep, Where
 from softcheck.probes.outcome import SeenRegime
-from softcheck.probes.shape_plan import Shape
-from softcheck.probes.shape_predicate import EVERYWHERE, shapes_where
+from softcheck.probes.predicate import EVERYWHERE, Shape, shapes_where
 from softcheck.report import formats
 from softcheck.report.figures import NOT_MEASURED
 from softcheck.report.json_format import load_any, parse
