@@ -1,7 +1,7 @@
 """Calls of a variant in the circumstances of ways, each answer and each gradient judged."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,17 +12,31 @@ import torch
 from oracles.formats import Bits, decode
 from softcheck.calling import answers
 from softcheck.calling.call import Placed, Returned, call_on_device, to_bits, to_tensor
+from softcheck.calling.state import preserved
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import differ_grossly
 from softcheck.probes.helpers import wrong_values, wrong_where_it_lies
 from softcheck.probes.histories.modes import asks_for_gradient, with_gradient
 from softcheck.probes.histories.player import INFERENCE_TENSOR
+from softcheck.probes.operand_moves import TAKEN_ONCE
 from softcheck.probes.options import VALUES, with_zeros
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.space import output_gradients as og
-from softcheck.probes.space.axes import ASKED, CALL, DIMS, GRADIENT, LAYOUT, OFFSET, ROWS, WaySpace
+from softcheck.probes.space.axes import (
+    ASKED,
+    CALL,
+    CONFIGURATION,
+    DIMS,
+    GRADIENT,
+    LAYOUT,
+    OFFSET,
+    OVER,
+    ROWS,
+    SHARED_MASK,
+    WaySpace,
+)
 from softcheck.probes.space.backwards import (
     OPERANDS,
     Backwards,
@@ -46,6 +60,8 @@ _BROKEN = WRONG_KINDS | {
     FindingKind.OUTPUT_REUSED,
 }
 """Kinds that are faults in any circumstances."""
+_LEFT_OUT = ("OutOfResources:", "CompileTimeAssertionFailure:", "PTXASError:")
+"""Exceptions for which Triton's tuning leaves a configuration out: it asks for more than this device has, and never runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +85,31 @@ class Attempts:
         """Parameters that had other values than usual in calls that were judged."""
         self.notes: list[str] = []
         """Remarks on gradients that nobody promises."""
+        self._shared: list[bool] = []
+        """For each call with one mask for several rows whether its answer was right."""
+
+    @property
+    def has_shared_masks(self) -> bool:
+        """True if a call with one mask for several rows had an answer."""
+        return bool(self._shared)
+
+    @property
+    def takes_shared_masks(self) -> bool:
+        """True if each such answer was right."""
+        return all(self._shared)
 
     def make(self, way: Way) -> Attempted:
         """Calls the variant in the circumstances of a way, and judges its answer and, if it asks for one, its gradient."""
+        found = self._of(way)
+        if way.get(SHARED_MASK) in TAKEN_ONCE and not found.refused:
+            self._shared.append(not found.violations)
+        return found
+
+    def _of(self, way: Way) -> Attempted:
         asked, is_asked = way.get(ASKED), asks_for_backward(way)
-        # Two batches of three heads share a bias.
-        way = way.having(ROWS, 6) if asked == og.SHARED_BIAS else way
+        # Two batches of three heads share a bias or a mask.
+        is_shared = asked == og.SHARED_BIAS or (way.get(SHARED_MASK) and self._calls.space.subject.setting.has_heads)
+        way = way.having(ROWS, 6) if is_shared else way
         subject = self._calls.subject(way)
         if subject is None:
             return Attempted(refused=_refused("these options are not judged together"))
@@ -115,7 +150,8 @@ class Attempts:
         with answers.kept() as whole, packed, self.conditions.watching(way):
             returned = self._called(subject, function, Placed(x, storage, setting.fmt))
         if returned.output is None or returned.fatal:
-            return _without_answer(returned)
+            is_left_out = way.get(CONFIGURATION) and returned.violations[0].message.startswith(_LEFT_OUT)
+            return Attempted() if is_left_out and not returned.fatal else _without_answer(returned)
         self.varied.update(self._calls.space.varied_by(way))
         broken = tuple(v for v in returned.violations if v.kind in _BROKEN)
         output = prepared.as_rows(returned.output, operation.output_shape(*prepared.laid.rows.shape))
@@ -175,13 +211,12 @@ class Attempts:
         """Returns what is wrong of an answer; a hidden row may have NaN or zeros where an option hides it, since nobody declares which."""
         setting, rows = subject.setting, prepared.laid.rows
         wrong, bits = wrong_where_it_lies(subject, rows, output, returned, setting.fmt), to_bits(output, setting.fmt)
-        given = {name for name, _ in way.values if name in VALUES or name == CALL}
+        given = {name for name, _ in way.values if name in VALUES or name in (CALL, SHARED_MASK)}
         if given and FindingKind.NAN_MISMATCH in {violation.kind for violation in wrong}:
             wrong = wrong_values(with_zeros(subject), rows, bits, returned)
         wrong = tuple(violation for violation in wrong if violation.kind in _BROKEN)
-        is_laid = any(way.get(axis) for axis in (LAYOUT, OFFSET, DIMS)) and prepared.place == -1
-        is_rounded = prepared.place != -1 and returned.of_cpu_library and setting.fmt.width == 16
-        if not wrong or not (is_laid or is_rounded):
+        is_over = OVER in way.get(DIMS)
+        if not wrong or not (is_over or any(way.get(axis) for axis in (LAYOUT, OFFSET, DIMS))):
             return wrong
         x = to_tensor(rows, setting.fmt, subject.device)
         plain = self._called(subject, subject.variant.function, Placed(x, x.view(-1), setting.fmt))
@@ -189,9 +224,14 @@ class Attempts:
             return wrong
         other = to_bits(plain.output.reshape(output.shape), setting.fmt)
         is_gross = differ_grossly(*(decode(each, setting.fmt) for each in (bits, other)))
-        if is_rounded:
+        if is_over:
             # torch computes 16-bit answers over other dimensions than the last in 16 bits on a CPU.
-            return wrong if is_gross else ()
+            is_rounded = returned.of_cpu_library and setting.fmt.width == 16
+            if is_gross and _is_ignored(prepared, output):
+                option = str(self._calls.space.dim_parameter)
+                told = f"the answers are those of {option}=-1"
+                return (wrong[0].told(told, option=option, answers_of="the last dimension"),)
+            return () if is_rounded and not is_gross else wrong
         also_packed = {violation.kind for violation in wrong_values(subject, rows, other, plain)}
         caused = [violation for violation in wrong if violation.kind not in also_packed]
         if caused and is_gross:
@@ -206,6 +246,16 @@ def asks_for_backward(way: Way) -> bool:
 
 def _refused(said: str) -> Violation:
     return Violation(FindingKind.RAISED, said)
+
+
+def _is_ignored(prepared: Prepared, output: torch.Tensor) -> bool:
+    """True if the answers over another dimension are those over the last one."""
+    if prepared.over_last is None or len(prepared.laid.shape) == 1:
+        return False
+    with preserved(), suppress(Exception), torch.no_grad():
+        answer = prepared.as_rows(prepared.over_last(prepared.view(prepared.storage())), (len(output), output.shape[1]))
+        return answer is not None and torch.equal(answer, output)
+    return False
 
 
 def _of_outcome(outcome: Outcome) -> Attempted:
