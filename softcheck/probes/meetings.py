@@ -25,30 +25,10 @@ from softcheck.probes.operand_moves import TAKEN_ONCE
 from softcheck.probes.options import has_one_meaning, in_words
 from softcheck.probes.outcome import NOTHING_TO_TRY, Conclusion, Outcome, Shown
 from softcheck.probes.registry import Effort, Slice
+from softcheck.probes.space import axes as ax
 from softcheck.probes.space import contents
 from softcheck.probes.space.attempts import Attempted, Attempts
-from softcheck.probes.space.axes import (
-    ASKED,
-    BEFORE,
-    CALL,
-    COLUMNS,
-    CONFIGURATION,
-    CONTENTS,
-    DIMS,
-    GRADIENT,
-    HEADS,
-    LAYOUT,
-    LIKE,
-    MOST_DIMENSIONS,
-    OFFSET,
-    OPERAND,
-    OTHERS,
-    OVER,
-    OWN,
-    ROWS,
-    SHARED_MASK,
-    WaySpace,
-)
+from softcheck.probes.space.axes import WaySpace
 from softcheck.probes.space.backwards import OPERANDS, is_torchs_own, not_asked, with_leaves
 from softcheck.probes.space.calls import WayCalls
 from softcheck.probes.space.output_gradients import VARYING
@@ -102,9 +82,21 @@ _FEW = 3
 """Circumstances of a meeting, its random numbers among them, of which no two are left out at once."""
 _MOST_FOUND = 3
 """Meetings after which a trial ends."""
-_PROMISED = (COLUMNS, ROWS, CONTENTS, OTHERS, LIKE, DIMS, LAYOUT, OFFSET, GRADIENT, ASKED, CONFIGURATION)
+_PROMISED = (
+    ax.COLUMNS,
+    ax.ROWS,
+    ax.CONTENTS,
+    ax.OTHERS,
+    ax.LIKE,
+    ax.DIMS,
+    ax.LAYOUT,
+    ax.OFFSET,
+    ax.GRADIENT,
+    ax.ASKED,
+    ax.CONFIGURATION,
+)
 """Axes whose values every function is held to take, within its declaration."""
-_PROMISED_ALONE = (DIMS, LAYOUT, OFFSET, GRADIENT, ASKED, CONFIGURATION)
+_PROMISED_ALONE = (ax.DIMS, ax.LAYOUT, ax.OFFSET, ax.GRADIENT, ax.ASKED, ax.CONFIGURATION)
 """Those of them that no other probe asks for alone."""
 
 
@@ -187,7 +179,7 @@ class Meetings(Probe):
         return self._planned[1:]
 
     def _is_of_operand(self, axis: str) -> bool:
-        return OPERAND in self._only and axis.startswith(OPERAND)
+        return ax.OPERAND in self._only and axis.startswith(ax.OPERAND)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """Returns one finding for each set of axes that meet, the way of fewest values, unless fewer of these axes show one.
@@ -269,10 +261,10 @@ class _Part:
         # Each part seeks others.
         rng = np.random.default_rng(int(self.plain.get(VALUES, "0")))
         ways = self.attempts.conditions.ways(axes, rng)
-        gradient = next((axis.values[1] for axis in axes if axis.name == GRADIENT), None)
+        gradient = next((axis.values[1] for axis in axes if axis.name == ax.GRADIENT), None)
         for number, way in enumerate(islice(ways, int(planned * _SOUGHT))):
             numbered = Way((*way.values, (VALUES, str(_SOUGHT_NUMBERS + number))))
-            both = numbered.having(GRADIENT, gradient) if gradient and not way.get(GRADIENT) else numbered
+            both = numbered.having(ax.GRADIENT, gradient) if gradient and not way.get(ax.GRADIENT) else numbered
             yield from (each for each in dict.fromkeys((numbered, both)) if not self.space.excluded(each))
 
     def _without_known(self, way: Way) -> Way:
@@ -316,7 +308,7 @@ def _reduced(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted
     again = attempts.make(way)
     if again.fatal or not fails(again):
         return _Reduced(way, again, repeats=False, fatal=again.fatal)
-    kinds = next((axis.values[1:] for axis in space.axes if axis.name == CONTENTS), ())
+    kinds = next((axis.values[1:] for axis in space.axes if axis.name == ax.CONTENTS), ())
     asked_for, is_smaller = {way}, True
     while is_smaller:
         # What one circumstance hides, such as a NaN in the only row, shows once another is as usual: all are asked again.
@@ -337,7 +329,7 @@ def _reduced(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted
 def _simpler(way: Way, kinds: Sequence[str]) -> Iterator[Callable[[Way], Way]]:
     """Yields what leaves out half of the circumstances, one of them, or two; and what gives rows of one kind in place of several."""
     # The call before is left out last: without it an allocator may hand out the same memory, and a stale answer shows all the same.
-    names = sorted((name for name, _ in reversed(way.values)), key=lambda name: name == BEFORE)
+    names = sorted((name for name, _ in reversed(way.values)), key=lambda name: name == ax.BEFORE)
     half = len(names) // 2
     groups = [names[:half], names[half:]] if len(names) > _FEW else []
     groups += [[name] for name in names]
@@ -354,14 +346,14 @@ def _without(way: Way, names: Sequence[str]) -> Way:
 
 def _asked_plainly(way: Way) -> Way:
     """Returns the way with a gradient that is asked for once, for a varying output gradient."""
-    is_asked = way.get(ASKED) or way.get(GRADIENT)
-    return way.without(ASKED).without(GRADIENT).having(GRADIENT, VARYING) if is_asked else way
+    is_asked = way.get(ax.ASKED) or way.get(ax.GRADIENT)
+    return way.without(ax.ASKED).without(ax.GRADIENT).having(ax.GRADIENT, VARYING) if is_asked else way
 
 
 def _of_kind(way: Way, kind: str) -> Way:
     # Of rows of several kinds the one that shows it may be of another kind than the first.
-    is_of_several = way.get(CONTENTS) == contents.ADVERSARIAL or way.get(OTHERS)
-    return way.without(OTHERS).having(CONTENTS, kind) if is_of_several else way
+    is_of_several = way.get(ax.CONTENTS) == contents.ADVERSARIAL or way.get(ax.OTHERS)
+    return way.without(ax.OTHERS).having(ax.CONTENTS, kind) if is_of_several else way
 
 
 def _counts(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted) -> Violation | None:
@@ -373,36 +365,36 @@ def _counts(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted)
     if not met:
         return None
     if len(met) == 1 and not axes[met[0][0]].is_promised and not _is_meant(space, attempts, axes[met[0][0]], way):
-        if attempted.violations and met[0][0] != DIMS:
+        if attempted.violations and met[0][0] != ax.DIMS:
             attempts.notes.append(
                 f"with {way.words} the answers are none that the name promises; {judging(way)} judges them all the same"
             )
         return None
-    if way.get(SHARED_MASK) and not _takes_one_mask(attempts, way):
+    if way.get(ax.SHARED_MASK) and not _takes_one_mask(attempts, way):
         return None
     if attempted.violations:
         return attempted.violations[0]
-    is_promised = all((name in _PROMISED and axes[name].is_promised) or name.startswith(OPERAND) for name, _ in met)
-    is_asked = len(met) > 1 or (met[0][0] in _PROMISED_ALONE and OVER not in met[0][1])
+    is_promised = all((name in _PROMISED and axes[name].is_promised) or name.startswith(ax.OPERAND) for name, _ in met)
+    is_asked = len(met) > 1 or (met[0][0] in _PROMISED_ALONE and ax.OVER not in met[0][1])
     is_answer = attempted.refused is not None and attempted.refused.kind is not FindingKind.RAISED
-    is_own = len(met) == 1 and (met[0][0] in (*OWN, BEFORE) or OVER in met[0][1])
+    is_own = len(met) == 1 and (met[0][0] in (*ax.OWN, ax.BEFORE) or ax.OVER in met[0][1])
     return attempted.refused if (is_promised and is_asked) or (is_answer and is_own) else None
 
 
 def _takes_one_mask(attempts: Attempts, way: Way) -> bool:
     """True if one mask for several rows is right in some way: a function need not take one."""
-    others = (words for words in TAKEN_ONCE if words != way.get(SHARED_MASK))
-    return any(_is_right_as(attempts, way.having(SHARED_MASK, words)) for words in others)
+    others = (words for words in TAKEN_ONCE if words != way.get(ax.SHARED_MASK))
+    return any(_is_right_as(attempts, way.having(ax.SHARED_MASK, words)) for words in others)
 
 
 def _is_meant(space: WaySpace, attempts: Attempts, axis: WayAxis, way: Way) -> bool:
     """True if a value of one axis that nobody promises has one meaning, or if another value of it, or a small matrix, is right."""
-    if axis.name == DIMS:
-        return OVER in way.get(DIMS)
-    if axis.name in (CALL, *HEADS, *OWN) or has_one_meaning(space.subject, axis.name):
+    if axis.name == ax.DIMS:
+        return ax.OVER in way.get(ax.DIMS)
+    if axis.name in (ax.CALL, *ax.HEADS, *ax.OWN) or has_one_meaning(space.subject, axis.name):
         return True
     others = [way.having(axis.name, value) for value in axis.values[1:] if value != way.get(axis.name)]
-    small = way.having(COLUMNS, _SMALL[1]).having(ROWS, _SMALL[0])
+    small = way.having(ax.COLUMNS, _SMALL[1]).having(ax.ROWS, _SMALL[0])
     return any(_is_right_as(attempts, each) for each in (*others, small))
 
 
@@ -410,14 +402,14 @@ def judging(way: Way) -> str:
     """Returns the options of a command that judges a way's options everywhere; an empty text for a way without any."""
     given = dict(way.values)
     words = in_words(WayCalls.declared(given))
-    call = f"--call '{given[CALL].replace(';', ',').replace(':', '=')}'" if CALL in given else ""
+    call = f"--call '{given[ax.CALL].replace(';', ',').replace(':', '=')}'" if ax.CALL in given else ""
     return f"--declare {words}" if words else call
 
 
 def _smallest(space: WaySpace, attempts: Attempts, reduced: _Reduced) -> tuple[Way, Attempted, str]:
     """Returns the way with the least sizes that fail, and words for the next smaller ones, at which it is right."""
     way, attempted, right = reduced.way, reduced.attempted, []
-    for name in (COLUMNS, ROWS):
+    for name in (ax.COLUMNS, ax.ROWS):
         if not way.get(name):
             continue
         values = next(axis.values for axis in space.axes if axis.name == name)
@@ -473,11 +465,11 @@ def _space_of(subject: Subject, only: Collection[str] = ()) -> WaySpace | Outcom
     carried = _carried(subject, bits)
     if isinstance(carried, Outcome) and (carried.violations or carried.fatal):
         return carried
-    if GRADIENT in only and (isinstance(carried, Outcome) or not carried.carries_gradient):
+    if ax.GRADIENT in only and (isinstance(carried, Outcome) or not carried.carries_gradient):
         return Outcome(skipped=carried.note or f"{NOTHING_TO_TRY}its answer carries no gradient")
     space = replace(
         WaySpace(subject, note=carried.note) if isinstance(carried, Outcome) else carried,
-        taken_dimensions=MOST_DIMENSIONS,
+        taken_dimensions=ax.MOST_DIMENSIONS,
         configurations=(*configurations,),
     )
     return replace(space, taken_dimensions=max((n for n in (2, 3, 4) if n == 2 or _is_right(space, n)), default=2))
@@ -487,7 +479,7 @@ def _is_right(space: WaySpace, dimensions: int) -> bool:
     """True if the code has to do with numbers of dimensions, and the answer for ordinary rows of so many is right."""
     has_to_do = any(map(space.source.mentions, _OF_DIMENSIONS))
     is_due = has_to_do or dimensions <= space.subject.setting.declaration.dimensions
-    way = Way(((DIMS, str(dimensions)),))
+    way = Way(((ax.DIMS, str(dimensions)),))
     return (
         is_due
         and dimensions <= space.most_dimensions

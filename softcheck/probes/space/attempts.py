@@ -23,20 +23,9 @@ from softcheck.probes.operand_moves import TAKEN_ONCE
 from softcheck.probes.options import VALUES, with_zeros
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
+from softcheck.probes.space import axes as ax
 from softcheck.probes.space import output_gradients as og
-from softcheck.probes.space.axes import (
-    ASKED,
-    CALL,
-    CONFIGURATION,
-    DIMS,
-    GRADIENT,
-    LAYOUT,
-    OFFSET,
-    OVER,
-    ROWS,
-    SHARED_MASK,
-    WaySpace,
-)
+from softcheck.probes.space.axes import WaySpace
 from softcheck.probes.space.backwards import (
     OPERANDS,
     Backwards,
@@ -101,15 +90,15 @@ class Attempts:
     def make(self, way: Way) -> Attempted:
         """Calls the variant in the circumstances of a way, and judges its answer and, if it asks for one, its gradient."""
         found = self._of(way)
-        if way.get(SHARED_MASK) in TAKEN_ONCE and not found.refused:
+        if way.get(ax.SHARED_MASK) in TAKEN_ONCE and not found.refused:
             self._shared.append(not found.violations)
         return found
 
     def _of(self, way: Way) -> Attempted:
-        asked, is_asked = way.get(ASKED), asks_for_backward(way)
+        asked, is_asked = way.get(ax.ASKED), asks_for_backward(way)
         # Two batches of three heads share a bias or a mask.
-        is_shared = asked == og.SHARED_BIAS or (way.get(SHARED_MASK) and self._calls.space.subject.setting.has_heads)
-        way = way.having(ROWS, 6) if is_shared else way
+        is_shared = asked == og.SHARED_BIAS or (way.get(ax.SHARED_MASK) and self._calls.space.subject.setting.has_heads)
+        way = way.having(ax.ROWS, 6) if is_shared else way
         subject = self._calls.subject(way)
         if subject is None:
             return Attempted(refused=_refused("these options are not judged together"))
@@ -131,7 +120,7 @@ class Attempts:
     def _made(self, subject: Subject, way: Way, again: str) -> Made | Attempted:
         """Makes a call; returns what is wrong of it, or refused, in place of a right one."""
         setting, operation = subject.setting, subject.setting.operation
-        is_asked, asked = asks_for_backward(way), way.get(ASKED)
+        is_asked, asked = asks_for_backward(way), way.get(ax.ASKED)
         bits: Bits | None = self._calls.bits(way, again)
         assert bits is not None
         if is_asked and setting.has_heads:
@@ -150,7 +139,7 @@ class Attempts:
         with answers.kept() as whole, packed, self.conditions.watching(way):
             returned = self._called(subject, function, Placed(x, storage, setting.fmt))
         if returned.output is None or returned.fatal:
-            is_left_out = way.get(CONFIGURATION) and returned.violations[0].message.startswith(_LEFT_OUT)
+            is_left_out = way.get(ax.CONFIGURATION) and returned.violations[0].message.startswith(_LEFT_OUT)
             return Attempted() if is_left_out and not returned.fatal else _without_answer(returned)
         self.varied.update(self._calls.space.varied_by(way))
         broken = tuple(v for v in returned.violations if v.kind in _BROKEN)
@@ -169,7 +158,7 @@ class Attempts:
     ) -> tuple[torch.Tensor, Callable[..., Any], dict[str, torch.Tensor], list[torch.Tensor]]:
         """Returns the input, the function, what requires a gradient, and a list for gradients of what the call takes in the input's place."""
         subject, x, function = prepared.subject, prepared.view(held), prepared.function
-        mode, is_asked, asked = self._calls.space.mode_of(way), asks_for_backward(way), way.get(ASKED)
+        mode, is_asked, asked = self._calls.space.mode_of(way), asks_for_backward(way), way.get(ax.ASKED)
         if is_asked and subject.setting.has_heads:
             assert isinstance(function, Adapted)
             names = names_asked(subject, asked)
@@ -190,7 +179,7 @@ class Attempts:
 
         A path that leaves a width to torch carries one that nobody promises elsewhere, and an option need not have one.
         """
-        space, asked = self._calls.space, way.get(ASKED)
+        space, asked = self._calls.space, way.get(ax.ASKED)
         options = {axis.name for axis in space.axes if not axis.is_promised}
         is_due = space.has_own_backward or subject.setting.declaration.backward or asked == og.HIDDEN_LAYER
         is_due |= asked in {og.ALONE.format(name) for name in OPERANDS}
@@ -211,12 +200,12 @@ class Attempts:
         """Returns what is wrong of an answer; a hidden row may have NaN or zeros where an option hides it, since nobody declares which."""
         setting, rows = subject.setting, prepared.laid.rows
         wrong, bits = wrong_where_it_lies(subject, rows, output, returned, setting.fmt), to_bits(output, setting.fmt)
-        given = {name for name, _ in way.values if name in VALUES or name in (CALL, SHARED_MASK)}
+        given = {name for name, _ in way.values if name in VALUES or name in (ax.CALL, ax.SHARED_MASK)}
         if given and FindingKind.NAN_MISMATCH in {violation.kind for violation in wrong}:
             wrong = wrong_values(with_zeros(subject), rows, bits, returned)
         wrong = tuple(violation for violation in wrong if violation.kind in _BROKEN)
-        is_over = OVER in way.get(DIMS)
-        if not wrong or not (is_over or any(way.get(axis) for axis in (LAYOUT, OFFSET, DIMS))):
+        is_over = ax.OVER in way.get(ax.DIMS)
+        if not wrong or not (is_over or any(way.get(axis) for axis in (ax.LAYOUT, ax.OFFSET, ax.DIMS))):
             return wrong
         x = to_tensor(rows, setting.fmt, subject.device)
         plain = self._called(subject, subject.variant.function, Placed(x, x.view(-1), setting.fmt))
@@ -241,7 +230,7 @@ class Attempts:
 
 def asks_for_backward(way: Way) -> bool:
     """True if a way asks for a gradient."""
-    return bool(way.get(GRADIENT) or way.get(ASKED))
+    return bool(way.get(ax.GRADIENT) or way.get(ax.ASKED))
 
 
 def _refused(said: str) -> Violation:
