@@ -23,7 +23,8 @@ def found():
 def test_a_configuration_that_never_wins_is_tried_on_its_own(found):
     conclusion = found["one_configuration_too_small", "launch_options"]
     assert conclusion.findings
-    assert all("configuration=BLOCK: 64; num_warps: 2" in s.label for s in conclusion.findings)
+    # Rows of more than 2048 columns are wrong in every configuration.
+    assert any("configuration=BLOCK: 64; num_warps: 2" in s.label for s in conclusion.findings)
     # It runs in its first configuration elsewhere, which is right.
     assert found["one_configuration_too_small", "permutations"].findings == ()
 
@@ -62,8 +63,10 @@ def test_a_configuration_that_tuning_would_leave_out_is_no_finding(monkeypatch, 
     @contextmanager
     def watching(choose):
         chosen.append(choose(None, ["small", "large"]))
-        yield
-        chosen.append(None)
+        try:
+            yield
+        finally:
+            chosen.append(None)
 
     chosen = []
 
