@@ -5,23 +5,26 @@ share of its row's sum, and the maximum must grow and fall between tiles by as m
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from oracles.formats import Bits, Format, Values, encode
-from softcheck.cases.edges import LN2, MAXIMUM_STEPS, least_normal_distance, zero_distance
+from softcheck.cases.edges import LN2, MAXIMUM_STEPS
+from softcheck.cases.random_rows import FILLERS, fill
 
 _NEAR_STEPS, _FAR_STEPS = (1.0, 3.0), (89.0, 104.0, 150.0, 1e4)
 
-_STAIRS = (0.7, 3.0, 5.0, 7.0, 20.0, 100.0)
-"""Growth from each tile to the next: below and above 8, up to which some kernels put a rescaling off."""
-
 _LEVELS = (-30.0, 60.0, -150.0, 150.0)
 """Means of whole rows. Rows that lie further apart than exp reaches show what one row takes from another."""
+
+_OF_FAMILIES = ("special", "subnormal-results", "ties", "ramp", "sorted", "huge", "finfo-min", "uniform", "negative")
+"""Families of cases whose rows are drawn too, a few of each."""
+_ROWS_OF_FAMILY = 10
 
 _DISTANCES = (8.0, 16.0, 17.5, 20.0, 30.0, 64.0, 87.0, 87.4, 88.0, 88.8, 103.0, 103.9, 104.1, 126 * LN2, 149 * LN2)
 """Distances from the maximum at which exponentials are cut off or change their form."""
@@ -36,7 +39,6 @@ _MOST_COVERING = 48
 
 _Row = Callable[[], Values]
 _Group = list[_Row]
-_Columns = int | np.integer[Any] | slice | NDArray[np.bool_]
 
 
 def telling_batch(
@@ -112,69 +114,56 @@ class _Drawing:
         starts = np.arange(self.tiles) * self.tile
         ends = np.minimum(starts + self.tile, self.columns) - 1
         some = self.rng.permutation(self.tiles - 1)[: min(self._visible, _MOST_PEAKS) - 1]
-        drawn = self.rng.choice
         return [
             self._peaked(np.append(ends[some], self.columns - 1)),
             # A maximum that is missed overflows; a rescaling that is missed shows where both sides count.
-            lambda: self._jump(float(drawn(_FAR_STEPS))),
+            lambda: self._jump(self.rng.choice(_FAR_STEPS)),
             # Padding that is read as 0 outweighs all logits, the largest of which is the last.
-            lambda: self._put(-1, -22.0, mean=-30.0),
-            # The maximum is still -inf where the first tile ends, or every tile but the last.
-            lambda: self._put(slice(int(drawn((1, self.tiles - 1))) * self.tile), -np.inf),
-            lambda: self._jump(float(drawn(_NEAR_STEPS))),
+            lambda: self._put(-22.0, [-1], mean=-30.0),
+            # The first tile is -inf throughout, or every tile but the last: the maximum is still -inf where the first one ends.
+            lambda: self._put(-np.inf, slice(int(self.rng.choice((1, self.tiles - 1))) * self.tile)),
+            lambda: self._jump(self.rng.choice(_NEAR_STEPS)),
             self._peaked(np.append(starts[some], starts[-1])),
-            lambda: self._put(self.rng.integers((self.tiles - 1) * self.tile, self.columns), drawn((np.nan, np.inf))),
+            lambda: self._put(self.rng.choice((np.nan, np.inf)), [self.rng.integers(starts[-1], self.columns)]),
             lambda: self._one_tile_holds(-np.inf),
-            lambda: self._jump(-float(drawn(_NEAR_STEPS))),
-            lambda: self._moved(self._a_tile(), -1e4),
+            lambda: self._jump(-self.rng.choice(_NEAR_STEPS)),
+            lambda: self._add(-1e4, self._tile()),
             self._lane_is_masked,
-            lambda: self._jump(-float(drawn(_FAR_STEPS))),
+            lambda: self._jump(-self.rng.choice(_FAR_STEPS)),
         ]
 
     def groups(self) -> list[_Group]:
         """All rows, by kind."""
-        rng, largest = self.rng, self.fmt.max
-        normal, zero = least_normal_distance(self.fmt), zero_distance(self.fmt)
-        tiles: Values = np.arange(self.columns, dtype=np.float64) // self.tile
-        alternating = np.where(np.arange(self.columns) % 2 == 0, 5.0, -5.0)
-
-        def of_each(row: Callable[[float], Values], values: Iterable[float]) -> _Group:
-            return [partial(row, value) for value in values]
-
-        def either_way(values: Sequence[float]) -> Iterable[float]:
-            return chain.from_iterable((value, -value) for value in values)
-
+        steps = [sign * step for step in MAXIMUM_STEPS for sign in (1.0, -1.0)]
+        values = [sign * value for value in self.values for sign in (1.0, -1.0)]
         return [
-            of_each(self._full, [-np.inf]),
+            [lambda: np.full(self.columns, -np.inf)],
             [partial(self._one_finite, place) for place in self._lone_places()],
             self._peaks(),
             self._covering(),
-            of_each(self._jump, either_way(MAXIMUM_STEPS)),
-            of_each(lambda step: self._moved(slice(None), step * tiles), either_way(_STAIRS)),
-            of_each(self._one_tile_holds, (-np.inf, -np.inf, -np.inf, np.nan, np.inf)),
-            of_each(lambda value: self._put(rng.choice(self.places), value), 3 * (np.nan, np.inf, -np.inf)),
-            of_each(lambda step: self._moved(self._a_tile(), step), (20.0, -20.0, 90.0, -90.0, -1e4)),
-            of_each(lambda value: self._put(tiles % 2 == rng.integers(2), value), (-np.inf, -largest)),
+            [partial(self._jump, step) for step in steps],
+            [partial(self._one_tile_holds, value) for value in (-np.inf, -np.inf, -np.inf, np.nan, np.inf)],
+            [lambda step=step: self._add(step, self._tile()) for step in (20.0, -20.0, 90.0, -90.0, -1e4)],  # type: ignore[misc]
+            [partial(self._every_second_tile, value) for value in (-np.inf, -self.fmt.max)],
             [self._lane_is_masked, self._lane_is_masked],
-            [self._ties, self._ties],
-            [
-                lambda: self._under_a_peak(-rng.uniform(normal, zero, self.columns)),
-                lambda: self._under_a_peak(
-                    rng.uniform(-1.0, 1.0, self.columns) - rng.choice((normal, zero), self.columns)
-                ),
-                self._distances,
-                self._distances,
-            ],
-            [*of_each(self._full, (0.0, -80.0, largest)), lambda: np.where(rng.random(self.columns) < 0.5, -0.0, 0.0)],
-            [lambda: np.sort(self.noise()), lambda: -np.sort(self.noise()), lambda: alternating + 0.1 * self._noise],
-            [
-                *of_each(self.noise, _LEVELS),
-                # Masked logits are the format's lowest finite value.
-                lambda: self._put(rng.random(self.columns) < 0.5, -largest),
-                lambda: np.clip(self.noise() / 8.0, -1.0, 1.0) * largest,
-            ],
-            of_each(self._around, either_way(self.values)),
+            [self._ties_of_tiles, self._ties_of_tiles],
+            [self._distances, self._distances],
+            [lambda: np.where(np.arange(self.columns) % 2 == 0, 5.0, -5.0) + 0.1 * self._noise],
+            [partial(self.noise, mean) for mean in _LEVELS],
+            [partial(self._around, value) for value in values],
+            *(self._of_family(name) for name in _OF_FAMILIES),
         ]
+
+    def _of_family(self, name: str) -> _Group:
+        generator = torch.Generator().manual_seed(int(self.rng.integers(2**62)))
+
+        @cache
+        def drawn() -> Values:
+            rows = fill(FILLERS[name], _ROWS_OF_FAMILY, self.columns, self.fmt, generator)
+            found: Values = rows.double().numpy()
+            return found
+
+        return [lambda row=row: drawn()[row] for row in range(_ROWS_OF_FAMILY)]  # type: ignore[misc]
 
     def noise(self, mean: float = 0.0) -> Values:
         """Ordinary logits of standard deviation 2 that differ from row to row."""
@@ -230,28 +219,34 @@ class _Drawing:
 
         return row
 
-    def _full(self, value: float) -> Values:
-        return np.full(self.columns, value)
-
-    def _put(self, where: _Columns, value: float, mean: float = 0.0) -> Values:
+    def _put(self, value: float, where: Any, mean: float = 0.0) -> Values:
+        """Ordinary logits but for some columns, which hold one value."""
         row = self.noise(mean)
         row[where] = value
         return row
 
-    def _moved(self, where: _Columns, step: float | Values, scale: float = 1.0) -> Values:
-        """The logits of some columns are larger by ``step`` than those around them."""
-        row = self.noise() * scale
+    def _add(self, step: float, where: slice) -> Values:
+        """Ordinary logits of which some are larger by ``step``."""
+        row = self.noise()
         row[where] += step
         return self._finite(row)
 
+    def _tile(self, first: int = 0) -> slice:
+        """The first, the second, the last or any tile's columns."""
+        tile = int(self.rng.choice((first, self.tiles - 1, int(self.rng.integers(self.tiles)))))
+        start = min(tile, self.tiles - 1) * self.tile
+        return slice(start, start + self.tile)
+
     def _jump(self, step: float) -> Values:
         """From some tile on, all logits are larger by ``step``. Before it some are level, so that their sum is large."""
-        return self._moved(slice(self._a_tile(first=1).start, None), step, float(self.rng.choice((1.0, 0.01))))
+        row = self.noise() * self.rng.choice((1.0, 0.01))
+        row[self._tile(first=1).start :] += step
+        return self._finite(row)
 
     def _one_tile_holds(self, value: float) -> Values:
         """One tile is -inf throughout; if ``value`` is another value, the tile holds that value at one column."""
-        tile = self._a_tile()
-        row = self._put(tile, -np.inf)
+        tile = self._tile()
+        row = self._put(-np.inf, tile)
         if value != -np.inf:
             row[min(tile.start + int(self.rng.integers(self.tile)), self.columns - 1)] = value
         return row
@@ -259,23 +254,16 @@ class _Drawing:
     def _lane_is_masked(self) -> Values:
         """From the second tile on, -inf stands at one residue modulo a number of lanes or the tile's width."""
         lanes = int(self.rng.choice((32, _RESIDUES, 128, self.tile)))
-        return self._put(slice(self.tile + int(self.rng.integers(lanes)), None, lanes), -np.inf)
+        return self._put(-np.inf, slice(self.tile + int(self.rng.integers(lanes)), None, lanes))
 
-    def _a_tile(self, first: int = 0) -> slice:
-        """The columns of the first tile, the second, the last or any."""
-        tile = int(self.rng.choice((first, self.tiles - 1, int(self.rng.integers(self.tiles)))))
-        start = min(tile, self.tiles - 1) * self.tile
-        return slice(start, start + self.tile)
+    def _every_second_tile(self, value: float) -> Values:
+        return self._put(value, np.arange(self.columns) // self.tile % 2 == self.rng.integers(2))
 
-    def _ties(self) -> Values:
+    def _ties_of_tiles(self) -> Values:
         """Each tile holds the maximum once, at the same distance above the other logits."""
         row = np.minimum(self.noise(-3.0), 0.0)
         starts = np.arange(0, self.columns, self.tile)
         row[np.minimum(starts + int(self.rng.integers(self.tile)), self.columns - 1)] = 2.0
-        return row
-
-    def _under_a_peak(self, row: Values) -> Values:
-        row[self.rng.choice(self.places)] = 0.0
         return row
 
     def _distances(self) -> Values:
@@ -286,7 +274,8 @@ class _Drawing:
         row = np.minimum(self.noise(-6.0), -0.5)
         at = self.rng.permutation(self.columns)[: len(each)]
         row[at] = -self.rng.permutation(each)[: len(at)]
-        return self._finite(self._under_a_peak(row) + self.rng.choice((0.0, 1.0, 16.0, -64.0)))
+        row[self.rng.choice(self.places)] = 0.0
+        return self._finite(row + self.rng.choice((0.0, 1.0, 16.0, -64.0)))
 
     def _around(self, value: float) -> Values:
         """Logits at, beside and near one value, between others that lie below."""

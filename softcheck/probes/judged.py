@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -21,15 +20,13 @@ from softcheck.calling.call import (
     to_bits,
     to_tensor,
 )
-from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED, Layout
-from softcheck.contract import WRONG_KINDS, FindingKind, Violation
+from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import by_contract, judge_call, judge_in_place
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import Attempt, diagnose
-from softcheck.probes.helpers import only, prefixed, screened
-from softcheck.probes.outcome import Outcome
+from softcheck.probes.helpers import screened
 from softcheck.probes.poison import nan_filled
 
 MOST = 32
@@ -60,11 +57,6 @@ class Judged:
     output: torch.Tensor | None
     violations: tuple[Violation, ...]
     fatal: bool
-
-    def beyond(self, plain: "Judged") -> tuple[Violation, ...]:
-        """Violations of kinds that another call has none of."""
-        known = {violation.kind for violation in plain.violations}
-        return tuple(violation for violation in self.violations if violation.kind not in known)
 
     def bits(self, fmt: Format) -> Bits | None:
         """The output's bit patterns on the host."""
@@ -309,45 +301,3 @@ def judged(subject: Subject, bits: Bits, function: Callable[[torch.Tensor], Any]
     calls.make(bits)
     [(_, found)] = calls.settle()
     return found
-
-
-UNPROMISED = WRONG_KINDS | {FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.INPUT_MODIFIED}
-"""Kinds that are findings in circumstances that nobody promises to take."""
-
-
-def told(found: Judged, violations: tuple[Violation, ...], words: str, **way: str) -> Outcome:
-    """Returns these violations of a call that nobody promises, with words for it and its circumstances by axis.
-
-    Returns a reason where the call was refused.
-    """
-    if found.output is None and not found.fatal and only(violations, FindingKind.RAISED) == violations:
-        return Outcome(skipped=f"{words}: refused, and nothing promises it")
-    return Outcome(violations=prefixed(violations, words, **way), fatal=found.fatal)
-
-
-def beyond(
-    found: Judged,
-    plain: Callable[[], Judged],
-    words: str,
-    kinds: frozenset[FindingKind] | None = None,
-    **way: str,
-) -> Outcome:
-    """Returns what a call that nobody promises breaks, and a plain one does not; a reason where it was refused.
-
-    What is wrong in the plain call too is found elsewhere. Where only some ``kinds`` are findings, nothing is if the plain call is wrong.
-    """
-    violations = found.violations if found.fatal or kinds is None else only(found.violations, *kinds)
-    if violations and found.output is not None and not found.fatal:
-        compared = plain()
-        if kinds is None:
-            violations = found.beyond(compared)
-        elif compared.violations:
-            violations = ()
-    return told(found, violations, words, **way)
-
-
-def judged_after(subject: Subject, bits: Bits, attempt: Callable[[], object]) -> Judged:
-    """Judges a call after another one, of which nothing is promised: it may raise."""
-    with preserved(), nan_filled(), suppress(Exception):
-        attempt()
-    return judged(subject, bits)

@@ -20,7 +20,14 @@ from softcheck.probes.registry import MEETINGS, SLICES
 from softcheck.report.computed_causes import of_computed
 from softcheck.report.evidence import Evidence, cause_of
 from softcheck.report.model import Cause, Finding
-from softcheck.report.value_causes import of_magnitudes, of_masked_rows, of_rounding, of_values
+from softcheck.report.value_causes import (
+    OF_SPECIAL_ROWS,
+    OF_TRANSFORMS,
+    of_magnitudes,
+    of_masked_rows,
+    of_rounding,
+    of_values,
+)
 from softcheck.report.width_causes import of_shapes, of_widths
 
 
@@ -64,16 +71,20 @@ def causes_of(
     return tuple(cause for *_, cause in sorted(found, key=lambda each: each[:2]))
 
 
-def _of_probe(
-    probe: str, text: str, mend: str, declare: str = "", right_on: str = "", *, of_values: bool = False
-) -> Callable[[Evidence], Cause]:
-    """Tells the cause of all findings of one probe, or of those that tell something of values."""
+def _of_probe(probe: str, text: str, mend: str, declare: str = "", right_on: str = "") -> Callable[[Evidence], Cause]:
+    """Tells the cause of all findings of one probe."""
 
     def suppose(evidence: Evidence) -> Cause:
-        found = evidence.of_probes(probe)
-        return cause_of(_of_values(found) if of_values else found, text, mend=mend, declare=declare, right_on=right_on)
+        return cause_of(evidence.of_probes(probe), text, mend=mend, declare=declare, right_on=right_on)
 
     return suppose
+
+
+def _of_axes(axes: Sequence[str], text: str, mend: str) -> Callable[[Evidence], Cause]:
+    """Tells the cause of all wrong values in circumstances of some axes."""
+    return lambda evidence: cause_of(
+        [f for f in _of_values(evidence.findings) if not f.facts.way.keys().isdisjoint(axes)], text, mend=mend
+    )
 
 
 def _is_write(finding: Finding) -> bool:
@@ -165,7 +176,7 @@ def _meetings(evidence: Evidence) -> Cause | None:
 
 def _ignored_dimensions(evidence: Evidence) -> Cause | None:
     """Answers over another dimension that are those over the last one."""
-    found = [f for f in evidence.of_probes("torch_options") if f.facts.way.get("answers_of") == "the last dimension"]
+    found = [f for f in evidence.findings if f.facts.way.get("answers_of") == "the last dimension"]
     options = dict.fromkeys(f.facts.way["option"] for f in found)
     return cause_of(
         found,
@@ -286,21 +297,19 @@ _SUPPOSED: tuple[tuple[int, Callable[[Evidence], Cause | None]], ...] = (
     (_BY_SIZE, of_shapes),
     (
         _BY_SIZE,
-        _of_probe(
-            "torch_transforms",
+        _of_axes(
+            OF_TRANSFORMS,
             "right as it stands, and wrong once torch maps the function or the module is copied, saved, cast or in training",
             mend="keep constants as Python numbers and what a copy needs as attributes; in a rule for torch.vmap, move the mapped dimension away",
-            of_values=True,
         ),
     ),
     (_BY_SIZE, _ignored_dimensions),
     (
         _BY_SIZE,
-        _of_probe(
-            "first_rows",
+        _of_axes(
+            OF_SPECIAL_ROWS,
             "right by themselves, and wrong beside a first row of some kind: one row tells the way for all",
             mend="ask all rows, or let each row take its own way",
-            of_values=True,
         ),
     ),
     (_BY_SIZE, _meetings),
