@@ -13,22 +13,20 @@ from softcheck.cli import progress
 from softcheck.cli.config import ConfiguredCommand, dtype_option
 from softcheck.cli.options import (
     ClusterChoice,
+    Output,
     cluster_options,
     device_option,
-    format_option,
     jobs_option,
     opened,
-    output_option,
+    output_options,
     variant_options,
 )
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import unmeasured
-from softcheck.report import ci
 from softcheck.report.build import command_line, exit_code
 from softcheck.report.exhaustive import build, row_command
-from softcheck.report.formats import FORMATS, render
+from softcheck.report.formats import FORMATS
 from softcheck.report.notes import calls
-from softcheck.report.output import check_writable, display_of, write
 from softcheck.run.exhaust import Exhausted, ExhaustHeader, Parts, exhaust, rows_of_a_part
 from softcheck.run.fingerprint import fingerprints
 from softcheck.run.first_look import Look, look, show_any_order
@@ -59,8 +57,7 @@ _MOST_WITHOUT_A_GPU = 2**32
 @device_option
 @cluster_options
 @jobs_option
-@format_option(FORMATS)
-@output_option
+@output_options(FORMATS)
 def command(
     *,
     names: tuple[str, ...],
@@ -74,8 +71,7 @@ def command(
     device: DeviceChoice,
     cluster: ClusterChoice,
     jobs: int | None,
-    output_format: str,
-    output: str,
+    output: Output,
 ) -> None:
     """Judge every row of one to three columns in a 16-bit format; the maximum found is then the maximum there is.
 
@@ -89,7 +85,6 @@ def command(
 
     Without a GPU, pairs are taken from a sub-lattice of patterns at the edges of binades.
     """
-    check_writable(output)
     if journal is not None and len(names) > 1:
         raise UsageError("--journal is for one variant; leave it out and each gets its own below .softcheck")
     if differences and any_order:
@@ -118,8 +113,7 @@ def command(
     ]
     report = build(results, session.ready, command=command_line(), notes=notes)
     report = msgspec.structs.replace(report, calls=calls(session.facts))
-    write(render(report, output_format, display_of(output)), output)
-    ci.add_step_summary(lambda: render(report, "markdown"))
+    output.write(report)
     sys.exit(exit_code(report))
 
 

@@ -18,9 +18,11 @@ from softcheck.cli.options import (
     INTERRUPTED,
     NOTHING_RAN,
     ClusterChoice,
+    Output,
     cluster_options,
     device_option,
     flags,
+    gathered,
     jobs_option,
     limit_options,
     opened,
@@ -36,7 +38,7 @@ from softcheck.report.compare import Comparison, Tolerances, compare
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.json_format import load_any
 from softcheck.report.model import Report
-from softcheck.report.output import check_writable, display_of, write
+from softcheck.report.output import write
 from softcheck.report.traces import with_traces
 from softcheck.run import forking
 from softcheck.run.check import check
@@ -140,10 +142,14 @@ _FLAGS = {
     help="Demand that calls run so many of the lines of each variant's own code. Lines count alone; what came of conditions "
     "is a note.",
 )
-@click.option(
-    "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."
+@gathered(
+    "output",
+    Output,
+    click.option(
+        "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."
+    ),
+    output_option,
 )
-@output_option
 @click.option(
     "--trace/--no-trace",
     default=None,
@@ -193,8 +199,7 @@ def command(
     check_heap: bool,
     speed: bool,
     dry_run: bool,
-    output_format: str,
-    output: str,
+    output: Output,
     trace: bool | None,
     timings: bool,
     baseline: str | None,
@@ -207,7 +212,6 @@ def command(
 
     Without a GPU the kernels run under Triton's interpreter: their logic is checked, not the GPU's arithmetic.
     """
-    check_writable(output)
     device = cluster.device(device)
     if cluster.is_wanted and in_order:
         raise UsageError("--in-order runs all calls in one process; leave out --gpus, --scheduler and --workers")
@@ -253,25 +257,24 @@ def command(
     if dry_run:
         with progress.shown(corpus) as events:
             plans = planned(options, events)
-        write("".join(f"{each}\n" for each in plans), output)
+        write("".join(f"{each}\n" for each in plans), output.path)
         sys.exit(NOTHING_RAN)
     keeping = resuming.keeping(click.get_current_context(), journal, resume)
     resuming.announce(keeping)
     with opened(cluster, names, jobs) as devices, progress.shown(corpus) as events:
         run = check(options, events, keeping, devices)
         report = build(run, command=command_line(), corpora=corpus)
-        if (output_format == "html" if trace is None else trace) and run.is_complete:
+        if (output.format == "html" if trace is None else trace) and run.is_complete:
             report = with_traces(report, cases, events, corpus, run.facts)
     comparison = None if before is None else compare(before, report, limits)
-    write(render(report, output_format, display_of(output), comparison), output)
-    ci.add_step_summary(lambda: render(report, "markdown"))
+    output.write(report, comparison)
     if save:
         _save(run)
     if timings:
         _say_timings(report, run)
     if not run.is_complete:
         resuming.say_how_to_go_on(keeping)
-    worse = comparison is not None and _is_worse(comparison, output_format)
+    worse = comparison is not None and _is_worse(comparison, output.format)
     sys.exit(INTERRUPTED if run.interrupted else _exit_code(report) or int(worse))
 
 

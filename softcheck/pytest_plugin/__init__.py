@@ -240,7 +240,7 @@ def generated_accuracy(request: pytest.FixtureRequest, softcheck_session: "Sessi
 
     variant, dtype = request.param
     settings = settings_of(request.config)
-    subject = GeneratedAccuracy(softcheck_session, variant, dtype, settings.examples, **_common(request))
+    subject = GeneratedAccuracy(softcheck_session, variant, dtype, settings.generate, **_common(request))
     request.node.stash.setdefault(_SUBJECTS, {})["generated_accuracy"] = subject
     return subject
 

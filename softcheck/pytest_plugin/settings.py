@@ -1,6 +1,7 @@
 """Options of the pytest plugin: the command line, then the environment, then ``[tool.softcheck]`` in pyproject.toml."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ class Settings:
     """Choices by the command line or the environment; they override the marker."""
     defaults: dict[str, tuple[str, ...]]
     device: Any
-    examples: int
+    generate: int
     seed: int
     require_all_sizes: bool
 
@@ -32,36 +33,36 @@ class Settings:
 _SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 
 
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "variant": {"metavar": "NAME|FILE:FUNCTION"},
+    "dtype": {"metavar": "DTYPE"},
+    "family": {"metavar": "FAMILY"},
+    "case": {"metavar": "GLOB"},
+    "probe": {"metavar": "NAME", "help": "only these probes, and no saved cases"},
+    "generate": {"metavar": "N", "help": "generated cases per variant and dtype; 50 if left out"},
+    "seed": {
+        "metavar": "N|random",
+        "help": "number that all drawn inputs come from, 0 if left out; random draws one, which the header names",
+    },
+    "device": {
+        "metavar": "|".join(_DEVICES),
+        "help": "where the kernels run; auto, if left out: the GPU where there is one",
+    },
+    "require-all-sizes": {
+        "action": "store_true",
+        "default": None,
+        "help": "fail, rather than skip, where a variant refuses a case for its size",
+    },
+    "html": {"metavar": "FILE", "help": "also write what was judged as a page that a browser shows, offline"},
+}
+
+
 def add_options(parser: pytest.Parser) -> None:
     """Adds options that override the marker's arguments; the environment's ``SOFTCHECK_<OPTION>`` stand for them."""
     group = parser.getgroup("softcheck", "softcheck: accuracy of softmax kernels")
-    group.addoption("--softcheck-variant", action="append", default=[], metavar="NAME|FILE:FUNCTION")
-    group.addoption("--softcheck-dtype", action="append", default=[], metavar="DTYPE")
-    group.addoption("--softcheck-family", action="append", default=[], metavar="FAMILY")
-    group.addoption("--softcheck-case", action="append", default=[], metavar="GLOB")
-    group.addoption(
-        "--softcheck-probe", action="append", default=[], metavar="NAME", help="only these probes, and no saved cases"
-    )
-    group.addoption("--softcheck-generate", metavar="N", help="generated cases per variant and dtype; 50 if left out")
-    group.addoption(
-        "--softcheck-seed",
-        metavar="N|random",
-        help="number that all drawn inputs come from, 0 if left out; random draws one, which the header names",
-    )
-    group.addoption(
-        "--softcheck-device",
-        metavar="|".join(_DEVICES),
-        help="where the kernels run; auto, if left out: the GPU where there is one",
-    )
-    group.addoption(
-        "--softcheck-require-all-sizes",
-        action="store_true",
-        default=None,
-        help="fail, rather than skip, where a variant refuses a case for its size",
-    )
-    group.addoption(
-        "--softcheck-html", metavar="FILE", help="also write what was judged as a page that a browser shows, offline"
-    )
+    for name, attributes in _OPTIONS.items():
+        many = {"action": "append", "default": []} if name in _LISTS else {}
+        group.addoption(f"--softcheck-{name}", **many, **attributes)
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -82,7 +83,7 @@ def _read_settings(config: pytest.Config) -> Settings:
 
     found = table_above(config.rootpath)
     path, table = found or (config.rootpath, {})
-    if not set(table) <= {*_LISTS, "generate", "seed", "device", "require-all-sizes"}:
+    if not set(table) <= {*_LISTS, *_single()}:
         from softcheck.cli.main import cli
 
         check_names(path, table, cli)
@@ -98,41 +99,29 @@ def _read_settings(config: pytest.Config) -> Settings:
         for name in _LISTS
     }
 
-    def single(name: str, default: str) -> tuple[str, str]:
-        """A setting and where it comes from."""
-        option = config.getoption(f"--softcheck-{name}")
-        if option is not None:
-            return option, f"--softcheck-{name}"
-        if value := os.environ.get(variable(name)):
-            return value, variable(name)
-        return str(table.get(name, default)), f"{path}: [tool.softcheck] {name}"
-
-    device, where = single("device", "auto")
-    if device not in _DEVICES:
-        raise UsageError(f"{where} is {device!r}, expected one of: {', '.join(_DEVICES)}")
-    examples, where = single("generate", "50")
-    if not examples.isdecimal() or int(examples) < 1:
-        raise UsageError(f"{where} is {examples!r}, expected a number, at least 1")
-    promised, where = single("require-all-sizes", "false")
-    if str(promised).lower() not in _FLAGS:
-        raise UsageError(f"{where} is {promised!r}, expected true or false")
-    return Settings(
-        chosen=chosen,
-        defaults=defaults,
-        device=device,
-        examples=int(examples),
-        seed=_seed(config, *single("seed", "0")),
-        require_all_sizes=_FLAGS[str(promised).lower()],
-    )
-
-
-def _seed(config: pytest.Config, written: str, where: str) -> int:
-    from softcheck.cli.options import EXPECTED, seed_of
-    from softcheck.errors import UsageError
-
-    seed = seed_of(written)
-    if seed is None:
-        raise UsageError(f"{where} is {written!r}, expected {EXPECTED}")
+    values: dict[str, Any] = {}
+    for name, (default, expected, read) in _single().items():
+        written, where = config.getoption(f"--softcheck-{name}"), f"--softcheck-{name}"
+        if written is None:
+            written, where = os.environ.get(variable(name)) or None, variable(name)
+        if written is None:
+            written, where = str(table.get(name, default)), f"{path}: [tool.softcheck] {name}"
+        value = read(str(written))
+        if value is None:
+            raise UsageError(f"{where} is {written!r}, expected {expected}")
+        values[name.replace("-", "_")] = value
     # Workers of pytest-xdist get the options, and so the number that was drawn.
-    config.option.softcheck_seed = str(seed)
-    return seed
+    config.option.softcheck_seed = str(values["seed"])
+    return Settings(chosen=chosen, defaults=defaults, **values)
+
+
+def _single() -> dict[str, tuple[str, str, Callable[[str], Any]]]:
+    """Settings of one value: the default, what is expected in words, and a function that gives None for anything else."""
+    from softcheck.cli.options import EXPECTED, seed_of
+
+    return {
+        "device": ("auto", f"one of: {', '.join(_DEVICES)}", lambda text: text if text in _DEVICES else None),
+        "generate": ("50", "a number, at least 1", lambda text: int(text) or None if text.isdecimal() else None),
+        "require-all-sizes": ("false", "true or false", lambda text: _FLAGS.get(text.lower())),
+        "seed": ("0", EXPECTED, seed_of),
+    }

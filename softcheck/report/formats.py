@@ -60,6 +60,11 @@ WITH_BASELINE: Final = ("html",)
 """The formats that draw a comparison with a baseline beside the report."""
 
 
+def formats_of(result: Result) -> dict[str, str]:
+    """The formats of a result, and the functions that draw it."""
+    return _OF[type(result)][1]
+
+
 def render(result: Result, name: str, display: Display = PLAIN, baseline: Comparison | None = None) -> str:
     """Renders a result in the named format, ending in a newline. Raises UsageError for a name that is not one of its formats.
 

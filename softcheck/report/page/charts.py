@@ -1,4 +1,4 @@
-"""Charts of errors, over torch's own where it was judged, and of the slowdowns of a comparison, with the figures as tables."""
+"""Charts of errors, over torch's own where it was judged, with the figures as tables; and the changes of a comparison."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,11 +26,6 @@ _FIRST_EDGE = 2.0**-10
 _LEAST_DISTANCE: float = _FIRST_EDGE / 1.4
 _FARTHEST = 1448.0
 """The places of the first and the last bin of distances, which have no middle."""
-
-_LEAST, _MOST = 0.7, 1.5
-"""Ends of the axis of slowdowns; beyond them a figure stands beside its dot."""
-_MOST_ROWS = 40
-"""Slowdowns that are drawn, those whose intervals reach highest."""
 
 
 def reference_of(result: VariantResult, results: Sequence[VariantResult]) -> VariantResult | None:
@@ -95,7 +90,7 @@ def _histogram(
     chart = Chart(Axis("ULP error", first - 1, last + 1, named=named), y, width=320, height=190)
     for octave, share in shares.items():
         edge = f"below {power(2, octave)} ULP" if octave <= last else f"from {power(2, last)} ULP on"
-        chart.box((octave - 1, y.low), (octave, share), "series-1", title=f"{edge}: {share:.3g}", gap=1)
+        chart.bar((octave - 1, y.low), (octave, share), "series-1", title=f"{edge}: {share:.3g}")
     if reference is not None:
         end = max(reference)
         steps = [(float(k), reference.get(k + 1, y.low)) for k in range(first - 1, end)]
@@ -199,12 +194,11 @@ def _cell(peak: ErrorPeak | None) -> str:
 
 
 def changes(comparison: Comparison) -> Mapping[str, object]:
-    """The changes by word, the chart of the largest slowdowns if speed was compared, and what could not be compared."""
+    """The changes by word, and what could not be compared."""
     return {
         "closing": None,
         "heading": compare_text.HEADING[:-1],
         "groups": [(word, [compare_text.cells(c)[:-1] for c in of]) for word, of in by_word(comparison).items()],
-        "chart": _slowdowns(comparison),
         "remarks": compare_text.remarks(comparison),
     }
 
@@ -212,38 +206,3 @@ def changes(comparison: Comparison) -> Mapping[str, object]:
 def changes_since_the_baseline(comparison: Comparison) -> Mapping[str, object]:
     """The same under the sentence that a comparison's own page begins with."""
     return {**changes(comparison), "closing": compare_text.closing(comparison)}
-
-
-def _slowdowns(comparison: Comparison) -> Markup | None:
-    found = [(change, change.slowdown) for change in comparison.changes if change.slowdown is not None]
-    if not found:
-        return None
-    if len(found) > _MOST_ROWS:
-        found = sorted(found, key=lambda pair: -pair[1].high)[:_MOST_ROWS]
-    limit = 1 + comparison.limits.max_slowdown
-    low = max(min(0.95, *(slowdown.low for _, slowdown in found)), _LEAST)
-    high = min(max(limit * 1.05, *(slowdown.high for _, slowdown in found)), max(limit * 1.05, _MOST))
-    names = {
-        -float(i): f"{one_line(change.variant, 28)}, {change.dtype} {change.what.removeprefix('speed ')}"
-        for i, (change, _) in enumerate(found)
-    }
-    margin = 7 * max(map(len, names.values())) + 16
-    chart = Chart(
-        Axis("new time over old, each relative to its own run's copy", low, high),
-        Axis("", -len(found) + 0.5, 0.5, named=names),
-        width=480 + margin,
-        height=20 * len(found) + 80,
-        left=margin,
-    )
-    chart.rule("limit", limit, cls="fail")
-    chart.rule("same", 1.0, before=True)
-    beyond = []
-    for (row, name), (change, slowdown) in zip(names.items(), found, strict=True):
-        cls = {"REGRESSION": "fail", "AMBIGUOUS": "known"}.get(change.word, "series-1")
-        chart.span((slowdown.low, row), (slowdown.high, row), cls)
-        said = f"{slowdown.mid:.3f} [{slowdown.low:.3f}, {slowdown.high:.3f}]"
-        chart.dot(slowdown.mid, row, cls, title=f"{name}: {said}")
-        if not low <= slowdown.mid <= high:
-            beyond.append((slowdown.mid, row, f"{slowdown.mid:.3f}", cls))
-    chart.label(beyond)
-    return chart.svg("Slowdowns with their intervals", "the tables hold the figures")

@@ -1,13 +1,8 @@
-"""Maps of the shapes that were judged, rows over columns: coloured by what failed there, with regimes outlined.
-
-On logarithmic axes a limit of rows, of columns or of elements is a straight line. So the region in which a predicate such as
-``rows >= 8192 and columns > 256`` holds is a convex polygon: the rectangle of the axes, cut by one line after the other.
-"""
+"""Maps of the shapes that were judged, rows over columns, coloured by what failed there."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from softcheck.facts import Sizes, Where
 from softcheck.probes.judged_shapes import REFUSED, RIGHT, Size, read
 from softcheck.report import content, figures
 from softcheck.report.model import Finding, Report, VariantResult
@@ -62,11 +57,6 @@ def _map(result: VariantResult, found: dict[str, list[Size]]) -> dict[str, objec
         Axis(title, _LOW, _ROOM * max(shape[at] for shape in every), 2) for title, at in (("columns", 1), ("rows", 0))
     )
     chart = Chart(x, y, width=640, height=380)
-    low, high = math.log2(_LOW), (math.log2(x.high), math.log2(y.high))
-    for order, regime in enumerate(regimes, 1):
-        outline = None if regime.where is None else region(regime.where, (low, low), high)
-        if outline:
-            chart.outline([(2.0**column, 2.0**row) for column, row in outline], "outline", str(order))
     colours = _colours(found)
     taken: set[tuple[int, int]] = set()
     for kinds, shapes in found.items():
@@ -82,7 +72,6 @@ def _map(result: VariantResult, found: dict[str, list[Size]]) -> dict[str, objec
         "chart": chart.svg(f"judged shapes of {name}", "the list and the table below hold what failed"),
         "shown": [(colours[kinds], kinds, len(shapes)) for kinds, shapes in found.items()],
         "predicates": _predicates(result),
-        # In the order of their numbers on the map.
         "regimes": [(content.one_line(r.words), content.one_line(", ".join(r.launches))) for r in regimes],
         "table": [[kinds, str(len(shapes)), _listed(shapes)] for kinds, shapes in found.items() if kinds != RIGHT],
     }
@@ -118,61 +107,3 @@ def _listed(shapes: Sequence[Size], most: int = 40) -> str:
     ordered = sorted(shapes, key=lambda shape: (shape[0] * shape[1], shape))
     text = ", ".join(f"{number(rows)}{figures.TIMES}{number(columns)}" for rows, columns in ordered[:most])
     return f"{text} and {len(shapes) - most} more" if len(shapes) > most else text
-
-
-Corner = tuple[float, float]
-"""log2 of the columns and of the rows."""
-_Limit = tuple[float, float, float]
-"""a, b and c of a x + b y <= c."""
-
-_MEASURES = {"columns": (1.0, 0.0), "rows": (0.0, 1.0), "elements": (1.0, 1.0)}
-
-
-def region(where: Where, low: Corner, high: Corner) -> list[Corner] | None:
-    """The part of a rectangle in which a predicate holds, empty where it lies beside; None for one that holds in no such part.
-
-    A limit is drawn half a size beyond the last size within it.
-    """
-    if len(where.any_of) != 1 or not where.any_of[0] or where.negated or where.partly:
-        return None
-    limits: list[_Limit] = []
-    for part in where.any_of[0]:
-        if not part.is_interval and not (part.is_listed and len(part.ranges) == 1):
-            return None
-        limits += _limits(part)
-    corners = [low, (high[0], low[1]), high, (low[0], high[1])]
-    for limit in limits:
-        corners = _cut(corners, limit)
-    return corners
-
-
-def _limits(part: Sizes) -> Iterator[_Limit]:
-    low, high = part.ranges[0] if part.ranges else (part.least, part.most)
-    if low is not None:
-        yield _above(part.of, low - 0.5)
-    if high is not None:
-        yield _below(part.of, high + 0.5)
-
-
-def _below(measure: str, size: float) -> _Limit:
-    return (*_MEASURES[measure], math.log2(max(size, 0.5)))
-
-
-def _above(measure: str, size: float) -> _Limit:
-    a, b, c = _below(measure, size)
-    return -a, -b, -c
-
-
-def _cut(corners: list[Corner], limit: _Limit) -> list[Corner]:
-    """The part of a convex polygon on one side of a line, corner by corner (Sutherland and Hodgman, 1974)."""
-    a, b, c = limit
-    beyond = [a * x + b * y - c for x, y in corners]
-    kept = []
-    for i, (x, y) in enumerate(corners):
-        (u, v), here, before = corners[i - 1], beyond[i], beyond[i - 1]
-        if (here <= 0) != (before <= 0):
-            share = before / (before - here)
-            kept.append((u + share * (x - u), v + share * (y - v)))
-        if here <= 0:
-            kept.append((x, y))
-    return kept

@@ -1,9 +1,7 @@
 """Charts of speed: accuracy against speed with the front beyond noise, and figures along rows or columns."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -12,16 +10,13 @@ from softcheck.report import figures
 from softcheck.report.compare import SAME_ULP, Result, shapes_of
 from softcheck.report.content import one_line
 from softcheck.report.model import Report, ShapeSpeed, SpeedFigures, SpeedReport
-from softcheck.report.page.svg import Axis, Chart, Mark, linear, logarithmic
+from softcheck.report.page.svg import Chart, Mark, linear, logarithmic
 from softcheck.speed.statistics import MARGIN
 
 COPY = "device copy"
 
 LEAST_SIZES = 3
 """Sizes of which a line can say anything; two shapes that happen to share a dimension make no sweep."""
-
-_MANY_SIZES = 12
-"""Sizes from which on a line carries no dots."""
 
 _MOST_FIELDS = 6
 """Fields per dtype of which each is drawn."""
@@ -138,7 +133,8 @@ def _chart(field: Field, best: Sequence[Point], title: str) -> Markup:
     copy = field.shape.copy_gb_per_s
     x = linear("GB/s, each element read once and written once", [copy, *(p.high for p in field.points)])
     y = logarithmic("largest error in ULPs", [min(p.max_ulp, top) for p in field.points])
-    chart = Chart(x, y, width=820, height=400)
+    longest = max(len(one_line(point.name, 40)) for point in field.points)
+    chart = Chart(x, y, width=660 + 8 * longest, height=400, right=8 * longest + 100)
     chart.rule(COPY, copy)
     if len(best) > 1:
         chart.line([(point.gb_per_s, point.max_ulp) for point in best], "muted", step=True)
@@ -146,85 +142,50 @@ def _chart(field: Field, best: Sequence[Point], title: str) -> Markup:
     for point in field.points:
         cls = "fail" if point.has_findings else "series-1"
         height, ulp = min(point.max_ulp, y.high), figures.max_ulp_of_samples(point.max_ulp)
-        chart.span((point.low, height), (point.high, height), cls)
+        chart.line([(point.low, height), (point.high, height)], cls)
         said = f"{one_line(point.name)}: {figures.speed(point.gb_per_s)} GB/s, {ulp} ULP"
         mark: Mark = "cross" if point.has_findings else "circle" if point in best else "ring"
         chart.dot(point.gb_per_s, height, cls, mark=mark, title=said)
         beyond = f" ↑ {ulp}" if point.max_ulp > y.high else ""
         names.append((point.gb_per_s, height, f"{one_line(point.name, 40)}{beyond}", cls))
-    chart.label(names)
+    chart.names(names)
     return chart.svg(
         f"Accuracy against speed, {title}", f"{len(field.points)} variants; the table below holds the figures"
     )
 
 
-class SizeSweep(NamedTuple):
-    """Shapes of one result and dtype that differ in one dimension only, at least ``LEAST_SIZES`` of them."""
+def sweep_panels(report: SpeedReport) -> Mapping[str, object]:
+    """A panel for each variant along each sweep, over the reference's line and for speed the device copy's."""
+    groups = []
+    for (dtype, axis, fixed), shapes in sweeps(report).items():
+        across = "rows" if axis == "columns" else "columns"
+        for figure, what in (("gb_per_s", "GB/s"), ("max_ulp", "max ULP of the timed input")):
+            lines: dict[str, list[tuple[float, float]]] = {}
+            for size, shape in shapes.items():
+                for each in shape.variants:
+                    if (value := getattr(each, figure)) is not None:
+                        lines.setdefault(each.variant, []).append((size, value))
+            copy = [(float(size), shape.copy_gb_per_s) for size, shape in shapes.items() if figure == "gb_per_s"]
+            x = logarithmic(axis, shapes, base=2) if max(shapes) > 8 * min(shapes) else linear(axis, shapes)
+            y = (linear if copy else logarithmic)(what, [v for line in (copy, *lines.values()) for _, v in line])
+            panels = []
+            for name, line in lines.items():
+                chart = Chart(x, y, width=320, height=200)
+                behind = lines.get(report.reference, []) if name != report.reference else []
+                for points, cls in ((copy, "muted"), (behind, "series-2"), (line, "series-1")):
+                    if points:
+                        chart.line(points, cls)
+                        chart.squares(points, cls, side=3, title="")
+                said = one_line(name)
+                panels.append((said, chart.svg(f"{what} of {said} against {axis}", "the tables hold the figures")))
+            groups.append((f"{what} against {axis}, {dtype}, {fixed} {across}", panels))
+    return {"groups": groups, "reference": one_line(report.reference), "copy": COPY} if groups else {}
 
-    dtype: str
-    axis: str
-    """``columns`` or ``rows``, whichever varies."""
-    fixed: int
-    """The other dimension."""
-    shapes: Mapping[int, ShapeSpeed]
-    """The shapes by their sizes along the axis, ascending."""
 
-    def series(self, figure: str) -> dict[str, list[float | None]]:
-        """A figure of each variant that has any, at each of the sizes; None where there is none."""
-        by_name = [{f.variant: getattr(f, figure) for f in shape.variants} for shape in self.shapes.values()]
-        names = dict.fromkeys(name for at_size in by_name for name in at_size)
-        found = {name: [at_size.get(name) for at_size in by_name] for name in names}
-        return {name: values for name, values in found.items() if any(v is not None for v in values)}
-
-
-def sweeps(result: Result) -> list[SizeSweep]:
-    """Returns the sweeps of a result."""
+def sweeps(result: Result) -> dict[tuple[str, str, int], dict[int, ShapeSpeed]]:
+    """Shapes by size that differ in one dimension alone, ``LEAST_SIZES`` or more, by dtype, that dimension, and the other's size."""
     groups: dict[tuple[str, str, int], dict[int, ShapeSpeed]] = {}
     for shape in shapes_of(result):
         groups.setdefault((shape.dtype, "columns", shape.rows), {})[shape.columns] = shape
         groups.setdefault((shape.dtype, "rows", shape.columns), {})[shape.rows] = shape
-    return [SizeSweep(*at, dict(sorted(of.items()))) for at, of in groups.items() if len(of) >= LEAST_SIZES]
-
-
-def sweep_panels(report: SpeedReport) -> Mapping[str, object]:
-    """A panel for each variant along each sweep, over the reference's line and for speed the device copy's."""
-    groups = []
-    for sweep in sweeps(report):
-        across = "rows" if sweep.axis == "columns" else "columns"
-        copy = list(map(attrgetter("copy_gb_per_s"), sweep.shapes.values()))
-        for figure, what in (("gb_per_s", "GB/s"), ("max_ulp", "max ULP of the timed input")):
-            title = f"{what} against {sweep.axis}, {sweep.dtype}, {sweep.fixed} {across}"
-            behind = [(COPY, copy, "muted")] if figure == "gb_per_s" else []
-            groups.append((title, list(_panels(sweep, figure, what, report.reference, behind))))
-    return {"groups": groups, "reference": one_line(report.reference), "copy": COPY} if groups else {}
-
-
-def _panels(
-    sweep: SizeSweep, figure: str, what: str, reference: str, behind: list[tuple[str, list[float | None], str]]
-) -> Iterable[tuple[str, Markup]]:
-    drawn, sizes = sweep.series(figure), list(sweep.shapes)
-    if sizes[-1] > 8 * max(sizes[0], 1):
-        x = logarithmic(sweep.axis, map(float, sizes), base=2)
-    else:
-        x = Axis(sweep.axis, sizes[0] - 0.5, sizes[-1] + 0.5)
-    values = [v for of in (*drawn.values(), *(values for _, values, _ in behind)) for v in of if v is not None]
-    y = linear(what, values) if figure == "gb_per_s" else logarithmic(what, values)
-    for name, of_variant in drawn.items():
-        chart = Chart(x, y, width=320, height=200)
-        others = [(reference, drawn[reference], "series-2")] if reference in drawn and reference != name else []
-        for line in (*behind, *others, (name, of_variant, "series-1")):
-            _line(chart, sizes, *line)
-        said = one_line(name)
-        yield said, chart.svg(f"{what} of {said} against {sweep.axis}", "the tables below hold the figures")
-
-
-def _line(chart: Chart, sizes: Sequence[int], name: str, values: Sequence[float | None], cls: str) -> None:
-    """A line through the sizes that were measured, broken where there is no figure, with a dot at each of few sizes."""
-    points = [(float(at), value) for at, value in zip(sizes, values, strict=True)]
-    for is_measured, part in groupby(points, lambda point: point[1] is not None):
-        if is_measured:
-            chart.line([(x, y) for x, y in part if y is not None], cls)
-    if len(points) < _MANY_SIZES:
-        for x, y in points:
-            if y is not None:
-                chart.dot(x, y, cls, title=f"{one_line(name)}, {x:.0f}: {y:.4g}")
+    return {at: dict(sorted(of.items())) for at, of in groups.items() if len(of) >= LEAST_SIZES}
