@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import click
-import msgspec
 
 from softcheck.cases.exhaustive import Domain, domain
 from softcheck.cli import progress
@@ -23,14 +22,14 @@ from softcheck.cli.options import (
 )
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import unmeasured
-from softcheck.report.build import command_line, exit_code
-from softcheck.report.exhaustive import build, row_command
+from softcheck.report.build import build, command_line, exit_code
+from softcheck.report.exhaustive import row_command
 from softcheck.report.formats import FORMATS
-from softcheck.report.notes import calls
 from softcheck.run.exhaust import Exhausted, ExhaustHeader, Parts, exhaust, rows_of_a_part
 from softcheck.run.fingerprint import fingerprints
 from softcheck.run.first_look import Look, look, show_any_order
 from softcheck.run.journal import read_header
+from softcheck.run.model import Run, RunOptions
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
@@ -111,8 +110,16 @@ def command(
         for result in results
         if result.domain.first < result.domain.total and result.left_out is None and result.refused is None
     ]
-    report = build(results, session.ready, command=command_line(), notes=notes)
-    report = msgspec.structs.replace(report, calls=calls(session.facts))
+    run = Run(
+        options=RunOptions(variants=names, dtypes=(dtype,), cases=(), whole_corpus=False),
+        ready=session.ready,
+        declarations={result.variant: result.declaration for result in results},
+        facts=session.facts,
+        exhausted=results,
+        notes=notes,
+        seconds=sum(result.seconds for result in results),
+    )
+    report = build(run, command=command_line())
     output.write(report)
     sys.exit(exit_code(report))
 

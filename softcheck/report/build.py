@@ -55,7 +55,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
         environment=environment(run.ready, run.options.seed, command),
         variants=with_places(results),
         cases=_cases(run),
-        exhaustive=tuple(exhaustive.behind(result) for result in run.exhausted),
+        exhaustive=tuple(exhaustive.behind(result) for result in run.exhausted if result.refused is None),
         speed=tuple(
             CopyBaseline(
                 dtype=s.dtype,
@@ -108,7 +108,9 @@ class _Row:
         self.limits = SizeLimits(run, self.source, own, self.probed)
         self.results = [r for r in own if r.measurement.skipped is None and not self._is_beyond(r)]
         self.unable = [r.measurement.skipped for r in own if r.measurement.skipped is not None]
-        self.exhausted = [e for e in run.exhausted if e.variant == name and e.domain.dtype == dtype]
+        domains = [e for e in run.exhausted if e.variant == name and e.domain.dtype == dtype]
+        self.refused = [e.refused for e in domains if e.refused is not None]
+        self.exhausted = [e for e in domains if e.refused is None]
         self.measured = [(r.case, r.measurement) for r in self.results]
 
     def _is_beyond(self, result: CaseMeasurement) -> bool:
@@ -130,7 +132,7 @@ class _Row:
         probes_run = probes.trials_of(self.probed)
         findings = self._findings
         # Probes that launch no kernel, or only read it, say nothing of one that can't be run.
-        if not findings and not self.results and (self.unable or not any(probes_run.values())):
+        if not (findings or self.results or self.exhausted) and (self.unable or not any(probes_run.values())):
             is_cut_short = self.run.interrupted or bool(self.run.errors)
             return self._unjudged("error" if is_cut_short else "unsupported", self._why_nothing())
         verdict, reason = self._verdict(declaration, findings)
@@ -169,7 +171,11 @@ class _Row:
             + sum(p.seconds for p in self.probed)
             + sum(e.seconds for e in self.exhausted),
         )
-        return without_repetition(result if together is None else with_figures(result, together))
+        if together is not None:
+            result = with_figures(result, together)
+        elif self.exhausted:
+            result = exhaustive.with_domain(result, self.exhausted[0])
+        return without_repetition(result)
 
     def _unjudged(self, verdict: Verdict, reason: str) -> VariantResult:
         return VariantResult(name=self.name, dtype=self.dtype, verdict=verdict, reason=reason)
@@ -180,6 +186,7 @@ class _Row:
         if self.run.errors:
             return "not run: no selected case or probe could be carried out"
         skipped = [
+            *self.refused,
             *self.unable,
             *self.limits.notes(),
             *(reason for probe in self.probed for reason in probe.conclusion.skipped),
@@ -200,7 +207,7 @@ class _Row:
                 if (blame.variant, blame.dtype) == own:
                     again = in_order_command(blame.command, backend, self.corpora)
                     found.append(self.source.finding(blame.violation, blame.case, again))
-        found += [f for e in self.exhausted for f in exhaustive.findings(e, self.run.ready, of_row=False)]
+        found += [f for e in self.exhausted for f in exhaustive.findings(e, self.run.ready, of_row=not self.results)]
         found += [self._not_run(each) for each in self.run.given_up if (each.variant, each.dtype) == own]
         # Unexplained findings come first, then by kind; of each kind the smallest input, which is the easiest to
         # examine.
@@ -225,6 +232,8 @@ class _Row:
 
     @cached_property
     def _causes(self) -> tuple[Cause, ...]:
+        if self.exhausted and not self.results:
+            return ()
         fact = self.run.facts.get(self.name)
         return causes_of(
             self._findings,
@@ -314,7 +323,8 @@ def _cases(run: Run) -> tuple[CaseResult, ...]:
     for result in run.results:
         if result.measurement.skipped is None:
             seen.setdefault(result.case.id, result)
-    return tuple(
+    domains = {each.case_id: exhaustive.case_of(each) for each in run.exhausted if each.refused is None and not seen}
+    return *domains.values(), *(
         CaseResult(
             id=case_id,
             family=result.case.family,

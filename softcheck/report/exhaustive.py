@@ -1,53 +1,19 @@
-"""Draws the report model from exhaustive measurements."""
+"""Parts of the report model that are drawn from measurements of whole domains."""
 
 import shlex
-from collections.abc import Sequence
 from typing import Literal
+
+import msgspec
 
 from oracles.formats import bits_hex
 from softcheck.cases.exhaustive import Domain
 from softcheck.contract import Violation
-from softcheck.judge.measurement import Extreme
 from softcheck.report.figures import plural
-from softcheck.report.findings import FindingSource, octaves, with_figures, with_places, witness_of
-from softcheck.report.model import CaseResult, Exhaustive, Finding, Report, VariantResult, Verdict, Witness
-from softcheck.report.reproduce import bits_command, environment
+from softcheck.report.findings import FindingSource, octaves, with_figures, witness_of
+from softcheck.report.model import CaseResult, Exhaustive, Finding, VariantResult
+from softcheck.report.reproduce import bits_command
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.protocol import Ready
-
-
-def build(results: Sequence[Exhausted], ready: Ready, *, command: Sequence[str], notes: Sequence[str]) -> Report:
-    """The report of exhaustive runs on one device."""
-    run = [result for result in results if result.refused is None]
-    return Report(
-        environment=environment(ready, 0, command),
-        variants=with_places(_row(result, ready) for result in results),
-        cases=tuple({r.case_id: _case(r) for r in run}.values()),
-        exhaustive=tuple(behind(result) for result in run),
-        notes=tuple(notes),
-        seconds=sum(result.seconds for result in results),
-    )
-
-
-def _row(result: Exhausted, ready: Ready) -> VariantResult:
-    if result.refused is not None:
-        reason = f"not run: {result.refused}"
-        return VariantResult(name=result.variant, dtype=result.domain.dtype, verdict="unsupported", reason=reason)
-    m = result.measurement
-    found = findings(result, ready, of_row=True)
-    verdict: Verdict = "fail" if any(f.known is None for f in found) else "known" if found else "pass"
-    row = VariantResult(
-        name=result.variant,
-        dtype=result.domain.dtype,
-        verdict=verdict,
-        operation=result.declaration.operation,
-        cases_run=1,
-        ulp_is=_ulp_is(result),
-        witness=_witness(result, m.max_ulp) if m.max_ulp else None,
-        findings=found,
-        seconds=result.seconds,
-    )
-    return with_figures(row, m)
 
 
 def findings(result: Exhausted, ready: Ready, *, of_row: bool) -> tuple[Finding, ...]:
@@ -105,12 +71,18 @@ def row_command(variant: str, judged: Domain, row: int) -> str:
     return bits_command(variant, judged.dtype, bits)
 
 
-def _witness(result: Exhausted, extreme: Extreme) -> Witness:
-    row = result.domain.bits(extreme.row, 1)[0]
-    return witness_of(extreme, result.case_id, row, result.domain.format, result.declaration)
+def with_domain(row: VariantResult, result: Exhausted) -> VariantResult:
+    """The row with the figures of a domain, whose one case it is."""
+    worst, ulp_is, witness = result.measurement.max_ulp, _ulp_is(result), None
+    if worst is not None:
+        bits = result.domain.bits(worst.row, 1)[0]
+        witness = witness_of(worst, result.case_id, bits, result.domain.format, result.declaration)
+    found = msgspec.structs.replace(row, cases_run=1, ulp_is=ulp_is, witness=witness)
+    return with_figures(found, result.measurement)
 
 
-def _case(result: Exhausted) -> CaseResult:
+def case_of(result: Exhausted) -> CaseResult:
+    """The domain as a case."""
     shape = (result.domain.total, result.domain.columns)
     return CaseResult(id=result.case_id, family="exhaustive", shape=shape, rows_run=result.measurement.rows)
 

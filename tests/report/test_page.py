@@ -20,7 +20,7 @@ from softcheck.report import content, formats
 from softcheck.report.compare import Tolerances, compare
 from softcheck.report.json_format import load_any
 from softcheck.report.model import Bin, ErrorPeak, Stage
-from softcheck.report.page.document import templates
+from softcheck.report.templates import templates
 
 RESULTS = Path(__file__).resolve().parents[2] / "results" / "h200"
 BINS = (Bin(below=2.0**-10, elements=10), Bin(below=0.25, elements=80), Bin(below=0.5, elements=10))

@@ -111,10 +111,8 @@ def test_a_finding_shows_its_elements_its_row_its_input_and_lines_to_copy():
     assert '<tr class="witness"><th scope="row" class="number">2<' in table
     assert "the whole row, 4 columns" in part
     assert "The smallest input found" in part
-    assert "[0x0000, 0x3c00, 0xfc00, 0xbc00]" in part
     copied = Elements(part).values("data-copy")
     assert any(text.startswith("softcheck report") for text in copied)
-    assert any(text.startswith("import os, torch\n") for text in copied)
 
 
 def test_one_answer_for_a_row_is_one_line_of_the_table():

@@ -8,17 +8,15 @@ scripts, and use only the styles, whose digests it names, and lets it ask no hos
 import base64
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import Environment as Templates
-from jinja2 import FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from softcheck.explain import meaning_of
 from softcheck.report import figures, trace_text
 from softcheck.report.content import one_line
+from softcheck.report.templates import drawn, templates
 from softcheck.tracing.model import PHASES
 
 _FOLDER = Path(__file__).parent
@@ -47,8 +45,8 @@ def document(*, title: str, lead: str, heading: Iterable[str], sections: Iterabl
     ``title`` names the page, ``lead`` says its outcome in one sentence, ``heading`` holds lines on the device and
     the software, and ``sections`` the sections with the results that they draw.
     """
-    drawn = [(section, values) for section, subject in sections if (values := section.contents(subject))]
-    names = dict.fromkeys([*_SCRIPTS, *(section.script for section, _ in drawn if section.script is not None)])
+    shown = [(section, values) for section, subject in sections if (values := section.contents(subject))]
+    names = dict.fromkeys([*_SCRIPTS, *(section.script for section, _ in shown if section.script is not None)])
     # A digest is that of a file's bytes as they stand between the tags.
     styles, scripts = ([(_FOLDER / n).read_text(encoding="utf-8") for n in each] for each in (_STYLES, names))
     policy = "; ".join(
@@ -60,37 +58,20 @@ def document(*, title: str, lead: str, heading: Iterable[str], sections: Iterabl
             "form-action 'none'",
         ]
     )
-    bodies = [templates().get_template(s.template).render(anchor=s.anchor, **values) for s, values in drawn]
-    page = (
-        templates()
-        .get_template("page.html")
-        .render(
-            title=title,
-            lead=lead,
-            heading=list(heading),
-            # What a template has drawn is escaped, and styles and scripts are files of this package.
-            sections=[(section, Markup(body)) for (section, _), body in zip(drawn, bodies, strict=True)],  # noqa: S704
-            policy=policy,
-            styles=map(Markup, styles),
-            scripts=map(Markup, scripts),
-        )
-    )
-    return page.rstrip("\n") + "\n"
-
-
-@cache
-def templates() -> Templates:
-    """The templates of this package, which escape all that they print but Markup."""
-    made = Templates(
-        loader=FileSystemLoader(_FOLDER / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.globals |= {"meaning_of": meaning_of, "PHASES": PHASES, "figures": figures, "traced": trace_text}
-    made.filters["one_line"] = one_line
-    return made
+    shared = {"meaning_of": meaning_of, "PHASES": PHASES, "figures": figures, "traced": trace_text}
+    templates().globals |= shared
+    filters = {"one_line": one_line}
+    values = {
+        "title": title,
+        "lead": lead,
+        "heading": list(heading),
+        # What a template has drawn is escaped, and styles and scripts are files of this package.
+        "sections": [(s, Markup(drawn(s.template, {"anchor": s.anchor, **of}, filters))) for s, of in shown],  # noqa: S704
+        "policy": policy,
+        "styles": map(Markup, styles),
+        "scripts": map(Markup, scripts),
+    }
+    return drawn("page.html", values).rstrip("\n") + "\n"
 
 
 def _digest(text: str) -> str:

@@ -1,6 +1,8 @@
 """The contents of a page's sections that hold words and tables: each function returns what its template draws."""
 
+import contextlib
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -15,9 +17,11 @@ from softcheck.probes.registry import PROBES
 from softcheck.report import content, figures, speed_text
 from softcheck.report.content import Column, FindingGroup, one_line
 from softcheck.report.model import Exhaustive, Finding, Report, SpeedReport, VariantResult
-from softcheck.report.snippet import shrunk_input, snippet_of
 
 Contents = Mapping[str, object]
+
+_MOST_ELEMENTS = 256
+"""Elements of an input that a reader still takes in as bits."""
 
 _FEW = 3
 """Shapes up to which each has a table of its own."""
@@ -150,11 +154,22 @@ def findings(report: Report) -> Contents:
             seen.update(own)
             first = group.first
             if own.pop(first.id, None) is not None:
-                pages.append(_page(group, first, list(own.values()), report))
+                pages.append(_page(group, first, list(own.values())))
     return {"pages": pages, "columns": ELEMENT_COLUMNS} if pages else {}
 
 
-def _page(group: FindingGroup, finding: Finding, others: list[Finding], report: Report) -> Contents:
+def shrunk_input(finding: Finding) -> str | None:
+    """The bits of the smallest input that is known to break the promise; None if none is known, or if it is too large to be read."""
+    for command in filter(None, (finding.save, finding.reproduce)):
+        with contextlib.suppress(ValueError):
+            words = shlex.split(command)
+            if words[:3] == ["softcheck", "corpus", "add"] and "--bits" in words[:-1]:
+                bits = words[words.index("--bits") + 1]
+                return bits if len(bits.replace(";", " ").split()) <= _MOST_ELEMENTS else None
+    return None
+
+
+def _page(group: FindingGroup, finding: Finding, others: list[Finding]) -> Contents:
     """One finding with everything that is known of it, and the others of its group."""
     dtype, around = group.result.dtype, finding.around
     smallest = next((f for f in (finding, *others) if shrunk_input(f) is not None), finding)
@@ -168,7 +183,6 @@ def _page(group: FindingGroup, finding: Finding, others: list[Finding], report: 
         "row": _valued(around.row, dtype) if around is not None and around.row is not None else [],
         "shrunk": [_valued(row, dtype) for row in shrunk.split(";")] if shrunk is not None else [],
         "commands": [(said, content.command(text)) for said, text in [("show it again", finding.reproduce), *save]],
-        "snippet": snippet_of(finding, group.result, report),
         "others": [(f"finding-{f.id}", content.place(f), one_line(f.message)) for f in others],
     }
 
