@@ -55,8 +55,11 @@ def of_magnitudes(evidence: Evidence) -> Cause | None:
     does = " or ".join([*(["overflows"] if above else []), *(["underflows"] if below else [])])
     return cause_of(
         [f for f in evidence.findings if is_wrong(f)],
-        f"wrong wherever {' or '.join(where)}, right where rows' largest logits are {low:.3g} to {high:.3g}: the exponential {does}",
-        mend="subtract the row's maximum before the exponential",
+        "magnitudes",
+        where=" or ".join(where),
+        low=low,
+        high=high,
+        does=does,
     )
 
 
@@ -77,11 +80,7 @@ def of_rounding(evidence: Evidence) -> Cause | None:
         for f in evidence.findings
         if f.kind in BOUNDED_KINDS and (f.probe is None or (f.probe not in _OTHERS and not is_far(f)))
     ]
-    return cause_of(
-        found,
-        f"{' and '.join(steps)} seem to be rounded to {evidence.dtype}: none of these errors is larger than that makes it",
-        mend="convert to float32 before anything is computed, and round the result alone",
-    )
+    return cause_of(found, "rounding", steps=" and ".join(steps), dtype=evidence.dtype)
 
 
 def _rounded(arithmetic: Arithmetic) -> list[str]:
@@ -105,13 +104,7 @@ def of_masked_rows(evidence: Evidence) -> Cause | None:  # noqa: PLR0911 - one f
     others = [f for f in evidence.findings if is_wrong(f) and f not in masked]
     who = "queries that see no key" if all(f.facts.query is not None for f in masked) else "rows of -inf alone"
     if all(f.facts.output == 0 for f in masked):
-        return cause_of(
-            masked,
-            f"{who} give 0 rather than NaN",
-            mend="leave out the replacement of an empty sum or of a maximum of -inf",
-            declare='fully_masked="zero"',
-            right_on="rows that are not fully masked",
-        )
+        return cause_of(masked, "masked_zero", who=who)
     counted: list[Finding] = []
     if others and evidence.operation == "attention":
         # An answer outside of all values that a query sees holds some that are hidden from it.
@@ -119,8 +112,7 @@ def of_masked_rows(evidence: Evidence) -> Cause | None:  # noqa: PLR0911 - one f
         beside = {f.case for f in mixed}
         if not mixed or any(f.case not in beside for f in others):
             return None
-        text = f"{who} give numbers rather than NaN, and other answers hold values of keys that are hidden"
-        return cause_of([*masked, *others], f"{text}: what is hidden counts")
+        return cause_of([*masked, *others], "hidden_keys", who=who)
     if others:
         # Equal outputs are those of equal logits, which a finite number in place of -inf makes. A mask that is ignored or the wrong way
         # round shows what it hides, beside ordinary logits too.
@@ -133,11 +125,7 @@ def of_masked_rows(evidence: Evidence) -> Cause | None:  # noqa: PLR0911 - one f
         if any(f.kind is FindingKind.NAN_MISMATCH for f in others if f not in counted):
             return None
     also = ", and beside logits as low" if counted else ""
-    return cause_of(
-        [*masked, *counted],
-        f"{who} give numbers rather than NaN: a finite number stands for -inf, so that what is hidden counts there{also}",
-        mend="fill what is hidden with -inf; or write zeros there, and declare fully_masked=zero",
-    )
+    return cause_of([*masked, *counted], "finite_mask", who=who, also=also)
 
 
 def _is_low(finding: Finding, case: Case) -> bool:
@@ -184,16 +172,10 @@ def of_values(evidence: Evidence) -> Cause | None:
         most = max(found[place].size for found in of_passing)
         if least > most:
             where = feature.words.format(f"{feature.sign * least:.3g}")
-            return cause_of(
-                [f for f in evidence.findings if is_wrong(f)],
-                f"wrong wherever {where} ({len(failing)} cases), right in the {len(passing)} other cases"
-                + _up_to(feature, most),
-            )
+            to = f", to {feature.sign * most:.3g}" if "{}" in feature.words and np.isfinite(most) else ""
+            found = [f for f in evidence.findings if is_wrong(f)]
+            return cause_of(found, "values", where=where, failing=len(failing), passing=len(passing), to=to)
     return None
-
-
-def _up_to(feature: _Feature, most: float) -> str:
-    return f", to {feature.sign * most:.3g}" if "{}" in feature.words and np.isfinite(most) else ""
 
 
 def _features(case: Case, evidence: Evidence) -> Iterator[_Feature]:

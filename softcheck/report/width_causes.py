@@ -71,13 +71,8 @@ def of_widths(evidence: Evidence) -> Cause | None:
     if len(contradicting) >= (1 if mend != _LOOP else FEWEST_FAILING):
         return None
     is_limit = limit is not None and not where.partly
-    return cause_of(
-        inside,
-        f"wrong at {_at(where, sweep, limit)}: {meaning}",
-        mend=mend,
-        declare=f"max_columns={limit}" if is_limit else "",
-        right_on=f"rows of at most {limit} columns" if is_limit else "",
-    )
+    name, at = "largest_width" if is_limit else "widths", _at(where, sweep, limit)
+    return cause_of(inside, name, where=at, meaning=meaning, mend=mend, limit=limit)
 
 
 def _of_cases(
@@ -133,9 +128,7 @@ def of_shapes(evidence: Evidence) -> Cause | None:
     is_all_but_small = first.of == "elements" and first.least is not None and first.least - 1 <= _LEAST_LIMIT
     if all(map(may_be_rounding, found)) or is_all_but_small:
         return None
-    mend = "look for the condition that leads there; softcheck regimes names the paths that calls take"
-    extent = f"{len(failing)} of {len(failing | passing)} shapes of cases"
-    return cause_of(found, f"wrong at {where.words()} ({extent}): a path for such shapes", mend=mend)
+    return cause_of(found, "shapes", where=where.words(), failing=len(failing), tried=len(failing | passing))
 
 
 def _at(where: Where, sweep: Sweep, limit: int | None) -> str:
