@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from softcheck.cases.case import Case
-from softcheck.report.probes import probe_command
-from softcheck.report.reproduce import in_time, reproduce_command
+from softcheck.report.reproduce import in_time, probe_command, reproduce_command
 from softcheck.run.model import Events, FirstFinding, Standing
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from softcheck.report.model import (
     Witness,
 )
 from softcheck.report.notes import SizeLimits
-from softcheck.report.reproduce import environment, in_order_command, reproduce_command
+from softcheck.report.reproduce import environment, in_order_command, probe_command, reproduce_command
 from softcheck.report.speed_build import shape_speed
 from softcheck.run.model import GivenUp, Run
 from softcheck.run.probing import ProbeTask
@@ -225,7 +225,7 @@ class _Row:
             task = ProbeTask(
                 variant=self.name, dtype=self.dtype, probe=probed[0], effort=options.effort, seed=options.seed
             )
-            case_id, again = f"probe/{probed[0]}", probes.probe_command(task, self.source.backend)
+            case_id, again = f"probe/{probed[0]}", probe_command(task, self.source.backend)
         message = f"given up: {given_up.over.why}; {len(cases)} cases and {len(probed)} probes were not run, this one the first; "
         violation = Violation(given_up.over.kind, f"{message}expected an output of each", len(cases) + len(probed))
         return self.source.finding(violation, case_id, again, not_run=True)

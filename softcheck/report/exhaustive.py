@@ -1,6 +1,5 @@
 """Parts of the report model that are drawn from measurements of whole domains."""
 
-import shlex
 from typing import Literal
 
 import msgspec
@@ -11,7 +10,7 @@ from softcheck.contract import Violation
 from softcheck.report.figures import plural
 from softcheck.report.findings import FindingSource, octaves, with_figures, witness_of
 from softcheck.report.model import CaseResult, Exhaustive, Finding, VariantResult
-from softcheck.report.reproduce import bits_command
+from softcheck.report.reproduce import bits_command, command
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.protocol import Ready
 
@@ -55,14 +54,16 @@ def _ulp_is(result: Exhausted) -> Literal["exact", "at least"]:
 
 def _run_again(result: Exhausted, ready: Ready) -> str:
     judged = result.domain
-    words = ["softcheck", "exhaust", result.variant, "--dtype", judged.dtype, "--columns", str(judged.columns)]
-    if judged.kind == "differences":
-        words.append("--differences")
-    if judged.kind == "ascending":
-        words.append("--any-order")
-    if judged.first < judged.total:
-        words += ["--sample-first", str(judged.first)]
-    return shlex.join([*words, "--device", ready.backend])
+    return command(
+        "exhaust",
+        result.variant,
+        dtype=judged.dtype,
+        columns=judged.columns,
+        differences=judged.kind == "differences",
+        any_order=judged.kind == "ascending",
+        sample_first=judged.first if judged.first < judged.total else None,
+        device=ready.backend,
+    )
 
 
 def row_command(variant: str, judged: Domain, row: int) -> str:

@@ -16,7 +16,7 @@ from softcheck.report.evidence import is_looked_at, largest_size
 from softcheck.report.figures import plural
 from softcheck.report.findings import FindingSource
 from softcheck.report.model import Finding, VariantResult
-from softcheck.report.reproduce import reproduce_command
+from softcheck.report.reproduce import command, reproduce_command
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult
 from softcheck.run.session import CaseMeasurement
@@ -265,7 +265,7 @@ class SizeLimits:
         else:
             probe = "empties" if kind is FindingKind.EMPTY_REFUSED else "sizes"
             shown = f"probe/{probe}"
-            again = f"softcheck report --variant {variant} --dtype {dtype} --probe {probe} --device {backend}"
+            again = command("report", variant=variant, dtype=dtype, probe=probe, device=backend)
         # No declared defect explains a size that is promised.
         violation, source = (
             Violation(kind, message, max(1, len(cases))),

@@ -1,19 +1,18 @@
 """Probes in a report: their findings, trials and skipped trials, and declared defects that they can't find."""
 
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from softcheck.contract import Violation
 from softcheck.operations.operation import Operation, value_in_words
 from softcheck.probes.outcome import NOTHING_TO_TRY, KernelArithmetic
-from softcheck.probes.registry import MEETINGS, PROBES, SLICES, described
+from softcheck.probes.registry import PROBES, described
 from softcheck.report.findings import FindingSource
 from softcheck.report.model import Finding
-from softcheck.report.reproduce import bits_command
+from softcheck.report.reproduce import bits_command, probe_command
 from softcheck.run.model import Run
-from softcheck.run.probing import ProbeResult, ProbeTask
+from softcheck.run.probing import ProbeResult
 from softcheck.variants.declaration import KnownDefect
 
 _PREFIX = "probe/"
@@ -33,16 +32,6 @@ def findings(
                 save = None if shown.witness is None else bits_command(task.variant, task.dtype, shown.witness)
                 again = probe_command(task, source.backend, shown.label)
                 yield source.finding(shown.violation, case_id, again, save=save)
-
-
-def probe_command(task: ProbeTask, backend: str, label: str = "") -> str:
-    """The command that runs one probe on one variant in one dtype again; of circumstances that meet, the call of this label alone."""
-    words = ["softcheck", "report", "--variant", task.variant, "--dtype", task.dtype]
-    is_way = task.probe in {MEETINGS, *SLICES} and "=" in label
-    words += ["--axis", label] if is_way else ["--probe", task.probe]
-    words += ["--effort", task.effort] if task.effort != "normal" and not is_way else []
-    words += ["--seed", str(task.seed)] if task.seed else []
-    return shlex.join([*words, "--device", backend])
 
 
 def trials_of(probed: Iterable[ProbeResult]) -> dict[str, int]:
