@@ -266,8 +266,8 @@ class _Row:
             return "error", notes.unseen_defect(unseen[0])
         return ("known", None) if findings else ("pass", None)
 
-    def notes(self) -> list[str]:
-        """Remarks on this row beside its figures."""
+    def notes(self) -> list[tuple[str, str]]:
+        """Remarks on this row beside its figures, each with its subject."""
         declaration = self.run.declarations.get(self.name)
         if declaration is None or self.dtype not in declaration.dtypes:
             return []
@@ -276,10 +276,9 @@ class _Row:
             proposal(self._causes),
             notes.beyond_the_standard(self.measured, declaration, self.dtype),
             notes.fitting_declaration(self._fitting),
-            notes.never_run(self.coverage),
             *(notes.unseen_defect(defect) for defect in self._unseen(declaration)),
         )
-        return [f"{self.name}, {self.dtype}: {text}" for text in said if text is not None]
+        return [(f"{self.name}, {self.dtype}", text) for text in said if text is not None]
 
     def _unseen(self, declaration: Declaration) -> list[KnownDefect]:
         """Declared defects that did not show although they had their chance."""

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from oracles.formats import FORMATS, Format, decode
+from softcheck.cases.case import GENERATED
 from softcheck.operations.registry import operation
 from softcheck.probes.registry import TELLING
 from softcheck.report import figures
@@ -40,9 +41,11 @@ class FindingGroup:
 
     @property
     def first(self) -> Finding:
-        """The finding that tells most: of a probe that names the failing sizes, else the first one."""
+        """The finding that tells most: of a probe that names the failing sizes, else the first one, of a saved case if any is."""
         order = {probe: place for place, probe in enumerate(TELLING)}
-        return min(self.findings, key=lambda finding: order.get(finding.probe or "", len(order)))
+        return min(
+            self.findings, key=lambda f: (order.get(f.probe or "", len(order)), f.case.startswith(f"{GENERATED}/"))
+        )
 
     @property
     def cases(self) -> int:

@@ -1,7 +1,7 @@
 """Remarks in a report beside its figures, and limits of sizes: those that a variant refuses, and those too wide to compile."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from softcheck.cases.case import Case
 from softcheck.contract import BOUNDED_KINDS, WRONG_KINDS, FindingKind, Violation
@@ -27,18 +27,20 @@ from softcheck.variants.builtin.declarations import DECLARED
 from softcheck.variants.declaration import Declaration, KnownDefect
 from softcheck.variants.recognised import Recognised
 
-_MOST_PLACES = 8
+_MOST_SAID = 3
+"""Variants whose lines are counted in a note."""
 
 Measured = Sequence[tuple[Case, Measurement]]
 
 
-def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Sequence[str]) -> list[str]:
-    """All notes of a run; ``of_rows`` are those of single variants in single dtypes."""
+def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Iterable[tuple[str, str]]) -> list[str]:
+    """All notes of a run; ``of_rows`` are those of single variants in single dtypes, each with its subject."""
     return [
         *_truncation(run),
         *_unable(run),
         *run.notes,
-        *of_rows,
+        *joined(of_rows),
+        *never_run(rows),
         *_symptoms(run, rows),
         *probes.skip_notes(run),
         *_not_timed(run),
@@ -54,22 +56,28 @@ def _is_built_in(name: str) -> bool:
     return name.partition("@")[0] in DECLARED
 
 
-def never_run(coverage: Coverage | None) -> str | None:
-    """Names the lines of a variant's own code that no counted call ran, and the conditions that came out one way."""
-    if coverage is None or not (coverage.never or coverage.one_sided):
-        return None
-    calls = "calls" if coverage.of_all_calls else "the probe regimes (before Python 3.12 no other calls count)"
-    words = f"{calls} ran {coverage.run} of {coverage.lines} lines of its own code"
-    if coverage.never:
-        words += f"; never run: {_first_places(coverage.never)}"
-    if coverage.conditions:
-        words += f"; in the probe regimes {coverage.both_ways} of {coverage.conditions} conditions came out both ways"
-    return words + (f": {_first_places(coverage.one_sided)}" if coverage.one_sided else "")
+def never_run(rows: Sequence[VariantResult]) -> list[str]:
+    """One line on the lines of each variant's own code that no counted call ran; the JSON and the page name them."""
+    found = {row.name: c for row in rows if (c := row.coverage) is not None and (c.never or c.one_sided)}
+    if not found:
+        return []
+    said = [
+        f"{name} {c.run} of {c.lines}"
+        + (f" ({c.both_ways} of {c.conditions} conditions both ways)" if c.one_sided else "")
+        for name, c in found.items()
+    ]
+    is_all = all(c.of_all_calls for c in found.values())
+    calls = "calls" if is_all else "the probe regimes"
+    more = f" and {len(said) - _MOST_SAID} more variants" if len(said) > _MOST_SAID else ""
+    return [f"lines of own code that {calls} ran: {', '.join(said[:_MOST_SAID])}{more}; see --format json"]
 
 
-def _first_places(places: Sequence[str]) -> str:
-    more = f" and {len(places) - _MOST_PLACES} more places" if len(places) > _MOST_PLACES else ""
-    return f"{', '.join(places[:_MOST_PLACES])}{more}"
+def joined(said: Iterable[tuple[str, str]]) -> list[str]:
+    """Remarks with their subjects: what is said of several variants and dtypes alike is one line."""
+    alike: dict[str, list[str]] = {}
+    for subject, text in said:
+        alike.setdefault(text, []).append(subject)
+    return [f"{of[0]}{f' and {len(of) - 1} more' if of[1:] else ''}: {text}" for text, of in alike.items()]
 
 
 def too_little_coverage(coverage: Coverage | None, required: float) -> str:

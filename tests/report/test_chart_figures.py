@@ -1,11 +1,11 @@
-"""Figures of the charts of speed: the front beyond noise, and series of shapes."""
+"""Figures of the charts of speed: the front beyond noise."""
 
 import msgspec
 import sample_reports
 import sample_speed
 from sample_reports import FAILING, PASSING
 
-from softcheck.report.page.speed_charts import Point, fields, front, sweeps
+from softcheck.report.page.speed_charts import Point, fields, front
 
 
 def report_with_speed():
@@ -52,9 +52,3 @@ def test_a_front_takes_the_worst_of_all_cases_and_leaves_out_kernels_with_findin
         "eager": (0.4, False),
     }
     assert [p.name for p in field.best] == ["eager", "torch"]
-
-
-def test_two_shapes_make_no_sweep():
-    assert sweeps(msgspec.structs.replace(sample_speed.SWEEP, shapes=sample_speed.SWEEP.shapes[:2])) == {}
-    ((axis, found),) = sweeps(sample_speed.SWEEP).items()
-    assert (axis[1:], tuple(found)) == (("columns", 4096), (256, 1024, 4096))

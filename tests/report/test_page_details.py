@@ -1,4 +1,4 @@
-"""The page's findings, error curves and maps of shapes hold what the report holds, and nothing that a text slips in."""
+"""The page's findings, and error curves hold what the report holds, and nothing that a text slips in."""
 
 import math
 import re
@@ -14,7 +14,6 @@ from sample_reports import FAILING, INTERPRETED, PASSING
 from test_page import RESULTS, TEXTS
 
 from softcheck.contract import Surroundings
-from softcheck.errors import UsageError
 from softcheck.facts import Facts, Sizes, Sweep, Where
 from softcheck.probes.outcome import SeenRegime
 from softcheck.report import formats
@@ -152,16 +151,6 @@ def test_a_line_of_a_curve_goes_through_its_figures():
         assert bottom - points[k][1] == pytest.approx(per_decade * math.log10(0.5 * k / 0.01), abs=0.2)
 
 
-def test_a_map_counts_shapes_and_names_the_regimes():
-    part = section(formats.render(detailed(), "html"), "shapes")
-    # One shape showed both kinds; shapes without elements are no marks.
-    for words in ("ulp_exceeds_bound (8)", "kind, ulp_exceeds_bound (1)", "kind (1)", "right (7)"):
-        assert f">{words}</span>" in part
-    assert part.count("<li>") == 1 + len(REGIMES)
-    assert f"{FAILING.findings[1].kind}: kind, columns &gt; 512 (5 of 9 widths tried)" in part
-    assert "torch float16 (9 shapes to 2 rows and 9 columns)" in part
-
-
 @settings(max_examples=40)
 @given(TEXTS.filter(lambda text: text not in ("right", "refused")))
 def test_no_text_makes_an_element_or_an_attribute(text):
@@ -176,17 +165,6 @@ def test_no_text_makes_an_element_or_an_attribute(text):
     assert [link for link in one.values("href") if not link.startswith("#")] == []
 
 
-@pytest.mark.parametrize("text", ["2x", "ax3", "1x1-99999999999", "1x-2"])
-def test_shapes_that_can_t_be_read_are_an_error_that_says_so(text):
-    report = detailed()
-    broken = msgspec.structs.replace(
-        report, variants=(msgspec.structs.replace(report.variants[0], judged_shapes={"right": text}),)
-    )
-    saved = parse(formats.render(broken, "json"))
-    with pytest.raises(UsageError, match=re.escape(text)):
-        formats.render(saved, "html")
-
-
 def test_what_is_kept_comes_back_from_the_json():
     report = detailed()
     assert parse(formats.render(report, "json")) == report
@@ -195,7 +173,6 @@ def test_what_is_kept_comes_back_from_the_json():
 def test_reports_of_before_are_drawn_without_these_sections():
     page = formats.render(load_any(RESULTS / "float16.json"), "html")
     assert 'id="curves"' not in page
-    assert 'id="shapes"' not in page
     assert page.count('class="finding"') > 5
 
 

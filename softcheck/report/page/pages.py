@@ -4,18 +4,17 @@ from softcheck.report import compare_text, content, figures, speed_text, trace_t
 from softcheck.report.compare import Comparison
 from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import PLAIN, Display
-from softcheck.report.page import charts, microscope, sections, shape_maps, speed_charts
+from softcheck.report.page import charts, microscope, sections, speed_charts
 from softcheck.report.page.document import Section, document
 from softcheck.tracing.model import Trace
 
 _REPORT = (
     Section("verdicts", "Verdicts", "verdicts.html", sections.verdicts),
     Section("figures", "Figures", "figures_table.html", sections.figures_table),
-    Section("whole-sets", "Inputs judged whole", "whole_sets.html", sections.whole_sets),
+    Section("whole-sets", "Inputs judged whole", "lists.html", sections.whole_sets),
     Section("speed", "Accuracy against speed", "speed_accuracy.html", speed_charts.accuracy),
     Section("histograms", "How errors are spread", "histograms.html", charts.histograms),
     Section("curves", "Errors along a row", "error_curves.html", charts.error_curves),
-    Section("shapes", "Shapes", "shape_maps.html", shape_maps.contents),
     Section("findings", "Findings", "finding_pages.html", sections.findings),
     Section("row", "The row, step by step", "microscope.html", microscope.contents, "microscope.js"),
     Section("beside", "Worst elements, probes, arithmetic", "lists.html", sections.beside),
@@ -25,7 +24,6 @@ _REPORT = (
 _SPEED = (
     Section("figures", "Figures", "speed_tables.html", sections.speed_tables),
     Section("accuracy", "Accuracy against speed", "speed_accuracy.html", speed_charts.accuracy),
-    Section("sweeps", "Along sizes", "speed_sweeps.html", speed_charts.sweep_panels),
     Section("remarks", "Remarks", "lists.html", sections.speed_remarks),
     Section("environment", "Environment", "run_environment.html", sections.environment),
 )

@@ -4,7 +4,7 @@ import contextlib
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby, zip_longest
 
@@ -16,7 +16,7 @@ from softcheck.explain import of_kind
 from softcheck.probes.registry import PROBES
 from softcheck.report import content, figures, speed_text
 from softcheck.report.content import Column, FindingGroup, one_line
-from softcheck.report.model import Exhaustive, Finding, Report, SpeedReport, VariantResult
+from softcheck.report.model import Finding, Report, SpeedReport, VariantResult
 
 Contents = Mapping[str, object]
 
@@ -125,24 +125,8 @@ def _by_reason(groups: list[FindingGroup]) -> list[tuple[str, list[FindingGroup]
 
 
 def whole_sets(report: Report) -> Contents:
-    """A row for each set that was judged whole, by the set in words."""
-    cells: dict[str, Callable[[Exhaustive], str]] = {
-        "variant": lambda found: one_line(found.name),
-        "dtype": lambda found: one_line(found.dtype),
-        "max ULP": figures.max_ulp,
-        "rows": lambda found: f"{found.rows:,}",
-        "ordinary": lambda found: f"{found.ordinary_rows:,}",
-        "NaN": lambda found: f"{found.nan_rows:,}",
-        "fully masked": lambda found: f"{found.fully_masked_rows:,}",
-        "no output": lambda found: f"{found.unjudged_rows:,}",
-        "rows/s": lambda found: f"{found.rows_per_second:,.0f}",
-        "judged in": lambda found: one_line(found.judged_in),
-    }
-    sets: dict[str, list[Exhaustive]] = {}
-    for found in report.exhaustive:
-        sets.setdefault(one_line(found.domain), []).append(found)
-    rows = {domain: [[cell(each) for cell in cells.values()] for each in of] for domain, of in sets.items()}
-    return {"heading": list(cells), "sets": rows} if rows else {}
+    """The sets that were judged whole, as the terminal prints them."""
+    return _lists({"": content.exhaustive_lines(report)}, folded=False)
 
 
 def findings(report: Report) -> Contents:
@@ -210,7 +194,10 @@ def _lists(parts: Mapping[str, list[str]], *, folded: bool) -> Contents:
 def beside(report: Report) -> Contents:
     """Facts on the variants beside their figures, as the terminal prints them."""
     blocks = content.blocks(report)
-    return _lists({title: blocks[title] for title in ("worst elements", "probes", "arithmetic")}, folded=True)
+    shown = {title: blocks[title] for title in ("worst elements", "probes", "arithmetic")}
+    coverage = {row.name: (*row.coverage.never, *row.coverage.one_sided) for row in report.variants if row.coverage}
+    shown["lines never run"] = [one_line(f"{name}: {'; '.join(places)}") for name, places in coverage.items() if places]
+    return _lists(shown, folded=True)
 
 
 def not_checked(report: Report) -> Contents:

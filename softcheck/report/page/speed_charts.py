@@ -1,4 +1,4 @@
-"""Charts of speed: accuracy against speed with the front beyond noise, and figures along rows or columns."""
+"""Charts of accuracy against speed, with the front beyond noise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,11 @@ from markupsafe import Markup
 from softcheck.report import figures
 from softcheck.report.compare import SAME_ULP, Result, shapes_of
 from softcheck.report.content import one_line
-from softcheck.report.model import Report, ShapeSpeed, SpeedFigures, SpeedReport
+from softcheck.report.model import Report, ShapeSpeed, SpeedFigures
 from softcheck.report.page.svg import Chart, Mark, linear, logarithmic
 from softcheck.speed.statistics import MARGIN
 
 COPY = "device copy"
-
-LEAST_SIZES = 3
-"""Sizes of which a line can say anything; two shapes that happen to share a dimension make no sweep."""
 
 _MOST_FIELDS = 6
 """Fields per dtype of which each is drawn."""
@@ -152,40 +149,3 @@ def _chart(field: Field, best: Sequence[Point], title: str) -> Markup:
     return chart.svg(
         f"Accuracy against speed, {title}", f"{len(field.points)} variants; the table below holds the figures"
     )
-
-
-def sweep_panels(report: SpeedReport) -> Mapping[str, object]:
-    """A panel for each variant along each sweep, over the reference's line and for speed the device copy's."""
-    groups = []
-    for (dtype, axis, fixed), shapes in sweeps(report).items():
-        across = "rows" if axis == "columns" else "columns"
-        for figure, what in (("gb_per_s", "GB/s"), ("max_ulp", "max ULP of the timed input")):
-            lines: dict[str, list[tuple[float, float]]] = {}
-            for size, shape in shapes.items():
-                for each in shape.variants:
-                    if (value := getattr(each, figure)) is not None:
-                        lines.setdefault(each.variant, []).append((size, value))
-            copy = [(float(size), shape.copy_gb_per_s) for size, shape in shapes.items() if figure == "gb_per_s"]
-            x = logarithmic(axis, shapes, base=2) if max(shapes) > 8 * min(shapes) else linear(axis, shapes)
-            y = (linear if copy else logarithmic)(what, [v for line in (copy, *lines.values()) for _, v in line])
-            panels = []
-            for name, line in lines.items():
-                chart = Chart(x, y, width=320, height=200)
-                behind = lines.get(report.reference, []) if name != report.reference else []
-                for points, cls in ((copy, "muted"), (behind, "series-2"), (line, "series-1")):
-                    if points:
-                        chart.line(points, cls)
-                        chart.squares(points, cls, side=3, title="")
-                said = one_line(name)
-                panels.append((said, chart.svg(f"{what} of {said} against {axis}", "the tables hold the figures")))
-            groups.append((f"{what} against {axis}, {dtype}, {fixed} {across}", panels))
-    return {"groups": groups, "reference": one_line(report.reference), "copy": COPY} if groups else {}
-
-
-def sweeps(result: Result) -> dict[tuple[str, str, int], dict[int, ShapeSpeed]]:
-    """Shapes by size that differ in one dimension alone, ``LEAST_SIZES`` or more, by dtype, that dimension, and the other's size."""
-    groups: dict[tuple[str, str, int], dict[int, ShapeSpeed]] = {}
-    for shape in shapes_of(result):
-        groups.setdefault((shape.dtype, "columns", shape.rows), {})[shape.columns] = shape
-        groups.setdefault((shape.dtype, "rows", shape.columns), {})[shape.rows] = shape
-    return {at: dict(sorted(of.items())) for at, of in groups.items() if len(of) >= LEAST_SIZES}

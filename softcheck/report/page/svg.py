@@ -159,13 +159,6 @@ class Chart:
         wide, high = max(abs(x2 - x1) - 1, 0.5), abs(y2 - y1)
         self._add("rect", f"box {cls}", title=title, x=min(x1, x2), y=min(y1, y2), width=wide, height=high)
 
-    def squares(self, places: Iterable[Point], cls: str, *, side: float, title: str) -> None:
-        """Many points as squares of some pixels, in one element."""
-        corners = [(x - side / 2, y - side / 2) for x, y in (self.place(*point) for point in places)]
-        if corners:
-            path = "".join(f"M{x:.1f},{y:.1f}h{side:g}v{side:g}h-{side:g}z" for x, y in corners)
-            self._add("path", f"box {cls}", title=title, d=path)
-
     def rule(self, label: str, x: float, *, cls: str = "muted", before: bool = False) -> None:
         """A line across the chart at a figure of the horizontal axis, with its label at the end, left of the line if ``before``."""
         at, _ = self.place(x, self._y.low)
