@@ -392,22 +392,7 @@ def probe_lines(report: Report) -> list[str]:
             alike.setdefault(tuple(dtypes), []).append(one_line(name))
         subjects = (f"{', '.join(named)} ({one_line(', '.join(dtypes))})" for dtypes, named in alike.items())
         lines.append(f"{text}: {'; '.join(subjects)}")
-    return [*lines, *_sampled_lines(report)]
-
-
-def _sampled_lines(report: Report) -> list[str]:
-    """One line on random rows: ``sampled 1.2e10 elements in 3.4e7 rows of 24 widths and 65,536 values among others: a``.
-
-    If several variants or dtypes were judged, it is that with the fewest elements.
-    """
-    drawn = [(result.sampled, result) for result in report.variants if result.sampled is not None]
-    if not drawn:
-        return []
-    sampled, result = min(drawn, key=lambda found: found[0].elements)
-    rows, widths = figures.extent(sampled.rows), figures.plural(len(sampled.widths), "width")
-    values = f" and {figures.plural(sampled.patterns, 'bit pattern')} among others" if sampled.patterns else ""
-    extent = f"sampled {figures.extent(sampled.elements)} elements in {rows} rows of {widths}{values}"
-    return [f"{extent}{', the fewest' if len(drawn) > 1 else ''}: {one_line(result.name)} ({one_line(result.dtype)})"]
+    return lines
 
 
 def arithmetic_lines(report: Report) -> list[str]:

@@ -61,11 +61,7 @@ def never_run(rows: Sequence[VariantResult]) -> list[str]:
     found = {row.name: c for row in rows if (c := row.coverage) is not None and (c.never or c.one_sided)}
     if not found:
         return []
-    said = [
-        f"{name} {c.run} of {c.lines}"
-        + (f" ({c.both_ways} of {c.conditions} conditions both ways)" if c.one_sided else "")
-        for name, c in found.items()
-    ]
+    said = [f"{name} {c.run} of {c.lines}" for name, c in found.items()]
     is_all = all(c.of_all_calls for c in found.values())
     calls = "calls" if is_all else "the probe regimes"
     more = f" and {len(said) - _MOST_SAID} more variants" if len(said) > _MOST_SAID else ""

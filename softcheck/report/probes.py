@@ -89,37 +89,26 @@ def had_their_chance(defect: KnownDefect, probed: Sequence[ProbeResult], *, quic
 
 
 def skip_notes(run: Run) -> list[str]:
-    """Remarks of probes, and lines per probe and reason for trials that could not be made, with the number of variants and dtypes.
+    """Remarks of probes, and reasons for trials that could not be made, with the number of variants and dtypes.
 
-    Reasons of the same probe and variants that differ only in numbers, such as sizes, share a line. The last line names the probes that had nothing to try.
+    What differs in numbers alone, such as sizes, shares a line. The last line names the probes that had nothing to try.
     """
-    concerned: dict[tuple[str, str], list[str]] = {}
+    said: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
     for result in run.probed:
-        for reason in result.conclusion.skipped:
-            where = f"{result.task.variant} {result.task.dtype}"
-            concerned.setdefault((result.task.probe, reason), []).append(where)
-    alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for (probe, reason), subjects in concerned.items():
-        alike.setdefault((probe, _NUMBER.sub("N", reason), tuple(subjects)), []).append(reason)
-    noted: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for result in run.probed:
-        for note in result.conclusion.notes:
-            # What differs in numbers, or in what they are of, is one remark.
-            key = result.task.probe, _NUMBER.sub("N", note.partition(",")[0])
-            noted.setdefault(key, []).append((note, f"{result.task.variant} {result.task.dtype}"))
-    left_out = [
-        f"probe {probe}: {each[0][0]} {_of_all([place for _, place in each])}" for (probe, _), each in noted.items()
-    ]
-    without: list[str] = []
-    for (probe, _, places), reasons in alike.items():
-        reason = reasons[0] + (f", and {len(reasons) - 1} more with other numbers" if reasons[1:] else "")
-        of_all = _of_all(places)
-        if reason.startswith(NOTHING_TO_TRY):
-            without.append(f"{probe} {reason.removeprefix(NOTHING_TO_TRY)} {of_all}")
+        # What a remark's numbers are of follows a comma.
+        remarks = [(note, note.partition(",")[0]) for note in result.conclusion.notes]
+        remarks += [(f"trials skipped: {reason}", reason) for reason in result.conclusion.skipped]
+        for text, alike in remarks:
+            texts, places = said.setdefault((result.task.probe, _NUMBER.sub("N", alike)), ({}, {}))
+            texts.setdefault(text)
+            places.setdefault(f"{result.task.variant} {result.task.dtype}")
+    lines, without = [], []
+    for (probe, _), (texts, places) in said.items():
+        (first, *others), (place, *elsewhere) = texts, places
+        reason = first + (f", and {len(others)} more with other numbers" if others else "")
+        of_all = f"({place}{f' and {len(elsewhere)} more' if elsewhere else ''})"
+        if NOTHING_TO_TRY in reason:
+            without.append(f"{probe} {reason.partition(NOTHING_TO_TRY)[2]} {of_all}")
         else:
-            left_out.append(f"probe {probe}: trials skipped: {reason} {of_all}")
-    return [*left_out, *([NOTHING_TO_TRY + "; ".join(without)] if without else [])]
-
-
-def _of_all(places: Sequence[str]) -> str:
-    return f"({places[0]}{f' and {len(places) - 1} more' if places[1:] else ''})"
+            lines.append(f"probe {probe}: {reason} {of_all}")
+    return [*lines, *([NOTHING_TO_TRY + "; ".join(without)] if without else [])]
