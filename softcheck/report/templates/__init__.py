@@ -1,4 +1,4 @@
-"""Templates of reports: pages, Markdown and JUnit XML."""
+"""Templates of reports: pages, Markdown, and those of CI systems."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
