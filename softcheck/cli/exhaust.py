@@ -23,7 +23,7 @@ from softcheck.cli.options import (
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import unmeasured
 from softcheck.report.build import build, command_line, exit_code
-from softcheck.report.exhaustive import row_command
+from softcheck.report.findings import row_command
 from softcheck.report.formats import FORMATS
 from softcheck.run.exhaust import Exhausted, ExhaustHeader, Parts, exhaust, rows_of_a_part
 from softcheck.run.fingerprint import fingerprints

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from softcheck.pytest_plugin import selection
-from softcheck.pytest_plugin.settings import add_options, settings_of
+from softcheck.pytest_plugin import settings
+from softcheck.pytest_plugin.settings import settings_of
 from softcheck.pytest_plugin.table import SuiteTable, attach
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _SUBJECTS: "pytest.StashKey[dict[str, Accuracy | ProbedAccuracy | GeneratedAccur
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the options, which override the marker's arguments."""
-    add_options(parser)
+    settings.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -123,11 +123,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     marker = metafunc.definition.get_closest_marker("accuracy")
     try:
-        asked = selection.arguments(marker)
+        asked = settings.arguments(marker)
         if "accuracy" in wanted:
-            metafunc.parametrize("accuracy", selection.judged(metafunc.config, asked), indirect=True)
+            metafunc.parametrize("accuracy", settings.judged(metafunc.config, asked), indirect=True)
         if "generated_accuracy" in wanted:
-            metafunc.parametrize("generated_accuracy", selection.generated(metafunc.config, asked), indirect=True)
+            metafunc.parametrize("generated_accuracy", settings.generated(metafunc.config, asked), indirect=True)
     except UsageError as error:
         # pytest shows only the message of this exception.
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None

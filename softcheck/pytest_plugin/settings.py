@@ -3,7 +3,8 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -125,3 +126,140 @@ def _single() -> dict[str, tuple[str, str, Callable[[str], Any]]]:
         "require-all-sizes": ("false", "true or false", lambda text: _FLAGS.get(text.lower())),
         "seed": ("0", EXPECTED, seed_of),
     }
+
+
+if TYPE_CHECKING:
+    from softcheck.cases.case import Case
+
+_ARGUMENTS = ("variants", "dtypes", "families", "corpora", "probes")
+_WHAT_TO_WRITE = '@pytest.mark.accuracy(variants=["my_kernels.py:softmax"], dtypes=["float16"])'
+
+
+def arguments(marker: pytest.Mark | None) -> dict[str, tuple[str, ...]]:
+    """The marker's arguments, each a tuple of names; raises UsageError for a missing marker and for anything else."""
+    from softcheck.errors import UsageError, near_matches
+
+    if marker is None:
+        raise UsageError(
+            "the test asks for a fixture of softcheck and has no accuracy marker, which says what is judged; write above it "
+            f"{_WHAT_TO_WRITE}, or @pytest.mark.accuracy alone for all built-in variants"
+        )
+    if marker.args:
+        raise UsageError(f"the accuracy marker takes keywords, got {marker.args[0]!r}; write {_WHAT_TO_WRITE}")
+    asked: dict[str, tuple[str, ...]] = {}
+    for name, value in marker.kwargs.items():
+        if name not in _ARGUMENTS:
+            raise UsageError(f"accuracy marker: unknown argument {name!r}; {near_matches(name, list(_ARGUMENTS))}")
+        names = (value,) if isinstance(value, str) else value
+        if not isinstance(names, (list, tuple)) or not all(isinstance(item, str) for item in names):
+            raise UsageError(f"accuracy marker: {name}={value!r}; expected a list of names, as in {_WHAT_TO_WRITE}")
+        if not names and name != "probes":
+            raise UsageError(f"accuracy marker: {name} is empty; name at least one, or leave {name} out for all")
+        asked[name] = tuple(names)
+    return asked
+
+
+def judged(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
+    """Returns saved cases and probes. If only cases or only probes are chosen for this run, the other is left out."""
+    chosen = settings_of(config).chosen
+    cases_chosen, probes_chosen = chosen["family"] or chosen["case"] or chosen["corpus"], chosen["probe"]
+    saved = _saved(config, asked) if cases_chosen or not probes_chosen else []
+    return saved + (_probed(config, asked) if probes_chosen or not cases_chosen else [])
+
+
+def _names(config: pytest.Config, setting: str, of_marker: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Names chosen for this run, else by the marker, else by pyproject.toml; empty if all three leave it open."""
+    settings = settings_of(config)
+    return settings.chosen[setting] or (settings.defaults[setting] if of_marker is None else of_marker)
+
+
+def _probed(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
+    from softcheck.probes.registry import PROBES, check_name
+
+    of_marker = asked.get("probes")
+    if of_marker is None and (asked.get("families") or asked.get("corpora")):
+        of_marker = ()
+    names = _names(config, "probe", of_marker) or (tuple(PROBES) if of_marker is None else ())
+    return [
+        pytest.param((spec, dtype, probe), id=f"{written}-{dtype}-probe-{probe}")
+        for written, spec in _specs(config, asked).items()
+        for dtype in _dtypes(config, asked)
+        for probe in map(check_name, names)
+    ]
+
+
+def _saved(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
+    from softcheck.cases.check import refuse_changed
+    from softcheck.cases.corpus import default_corpora, load
+    from softcheck.cases.selection import select
+
+    cases = select(
+        load(_names(config, "corpus", asked.get("corpora")) or default_corpora(of_operations=False)),
+        dtypes=_dtypes(config, asked),
+        families=_names(config, "family", asked.get("families")),
+        globs=_names(config, "case", None),
+    )
+    refuse_changed(cases)
+    groups: dict[tuple[str, str], list[Case]] = {}
+    for case in cases:
+        groups.setdefault((case.dtype, case.family), []).append(case)
+    return [
+        pytest.param((spec, dtype, tuple(chosen)), id=f"{written}-{dtype}-{family}")
+        for written, spec in _specs(config, asked).items()
+        for (dtype, family), chosen in groups.items()
+    ]
+
+
+def generated(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
+    """Returns a parameter for each variant and dtype."""
+    return [
+        pytest.param((spec, dtype), id=f"{written}-{dtype}")
+        for written, spec in _specs(config, asked).items()
+        for dtype in _dtypes(config, asked)
+    ]
+
+
+def _specs(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    """Variants by the words that name them in tests' ids.
+
+    A path that is chosen for this run starts from the folder that pytest was called in, one in a marker or in
+    pyproject.toml from the root folder.
+    """
+    from softcheck.variants.registry import BUILTIN, resolve
+
+    specs = _names(config, "variant", asked.get("variants")) or tuple(BUILTIN)
+    if settings_of(config).chosen["variant"]:
+        return {spec: resolve(spec).name for spec in specs}
+    return {spec: _resolved(config.rootpath, spec) for spec in specs}
+
+
+def _resolved(root: Path, spec: str) -> str:
+    """The name of a variant of a marker or pyproject.toml; raises UsageError, which says where its path starts."""
+    from softcheck.errors import UsageError
+    from softcheck.variants.registry import resolve
+
+    below = _below(root, spec)
+    try:
+        return resolve(spec if Path.cwd() == root else below).name
+    except UsageError as error:
+        if below == spec:
+            raise
+        where = f"a path in a marker starts from pytest's root folder {root}, not from the folder of the test"
+        raise UsageError(f"{error}; {where}") from None
+
+
+def _below(folder: Path, spec: str) -> str:
+    """Returns a spec whose file, if it names one, is looked for in a folder."""
+    from softcheck.variants.registry import split_call
+
+    named, call = split_call(spec)
+    location, colon, function = named.rpartition(":")
+    is_file = location.endswith(".py") or "/" in location
+    return f"{folder / Path(location).expanduser()}{colon}{function}{call}" if is_file else spec
+
+
+def _dtypes(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[str]:
+    from oracles.formats import FORMATS
+    from softcheck.cases.dtypes import known_dtype
+
+    return [known_dtype(name) for name in _names(config, "dtype", asked.get("dtypes")) or FORMATS]

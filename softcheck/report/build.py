@@ -12,11 +12,15 @@ from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.merge import merge
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.outcome import Coverage, RandomRows, coverage_of
-from softcheck.report import exhaustive, notes, probes
+from softcheck.report import notes, probes
 from softcheck.report.causes import causes_of, proposal
 from softcheck.report.findings import (
     FindingSource,
+    domain_case,
+    domain_findings,
     shapes_of,
+    whole_set,
+    with_domain,
     with_figures,
     with_places,
     without_repetition,
@@ -55,7 +59,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
         environment=environment(run.ready, run.options.seed, command),
         variants=with_places(results),
         cases=_cases(run),
-        exhaustive=tuple(exhaustive.behind(result) for result in run.exhausted if result.refused is None),
+        exhaustive=tuple(whole_set(result) for result in run.exhausted if result.refused is None),
         speed=tuple(
             CopyBaseline(
                 dtype=s.dtype,
@@ -174,7 +178,7 @@ class _Row:
         if together is not None:
             result = with_figures(result, together)
         elif self.exhausted:
-            result = exhaustive.with_domain(result, self.exhausted[0])
+            result = with_domain(result, self.exhausted[0])
         return without_repetition(result)
 
     def _unjudged(self, verdict: Verdict, reason: str) -> VariantResult:
@@ -207,7 +211,7 @@ class _Row:
                 if (blame.variant, blame.dtype) == own:
                     again = in_order_command(blame.command, backend, self.corpora)
                     found.append(self.source.finding(blame.violation, blame.case, again))
-        found += [f for e in self.exhausted for f in exhaustive.findings(e, self.run.ready, of_row=not self.results)]
+        found += [f for e in self.exhausted for f in domain_findings(e, self.run.ready, of_row=not self.results)]
         found += [self._not_run(each) for each in self.run.given_up if (each.variant, each.dtype) == own]
         # Unexplained findings come first, then by kind; of each kind the smallest input, which is the easiest to
         # examine.
@@ -322,7 +326,7 @@ def _cases(run: Run) -> tuple[CaseResult, ...]:
     for result in run.results:
         if result.measurement.skipped is None:
             seen.setdefault(result.case.id, result)
-    domains = {each.case_id: exhaustive.case_of(each) for each in run.exhausted if each.refused is None and not seen}
+    domains = {each.case_id: domain_case(each) for each in run.exhausted if each.refused is None and not seen}
     return *domains.values(), *(
         CaseResult(
             id=case_id,

@@ -18,9 +18,8 @@ from softcheck.operations.operation import Parameter
 from softcheck.probes.registry import MEETINGS, SLICES
 from softcheck.report.computed_causes import of_computed
 from softcheck.report.evidence import Evidence, cause_of
+from softcheck.report.input_causes import of_magnitudes, of_masked_rows, of_rounding, of_shapes, of_values, of_widths
 from softcheck.report.model import Cause, Finding
-from softcheck.report.value_causes import of_magnitudes, of_masked_rows, of_rounding, of_values
-from softcheck.report.width_causes import of_shapes, of_widths
 
 
 def causes_of(

@@ -5,7 +5,7 @@ import sample_reports
 import sample_speed
 from sample_reports import FAILING, PASSING
 
-from softcheck.report.page.speed_charts import Point, fields, front
+from softcheck.report.page.charts import Point, fields, front
 
 
 def report_with_speed():

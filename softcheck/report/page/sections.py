@@ -17,6 +17,8 @@ from softcheck.probes.registry import PROBES
 from softcheck.report import content, figures, speed_text
 from softcheck.report.content import Column, FindingGroup, one_line
 from softcheck.report.model import Finding, Report, SpeedReport, VariantResult
+from softcheck.report.trace_text import left_out, number, row_lines, ulps
+from softcheck.tracing.model import Trace, TracedRow
 
 Contents = Mapping[str, object]
 
@@ -262,3 +264,57 @@ def speed_tables(report: SpeedReport) -> Contents:
 def speed_remarks(report: SpeedReport) -> Contents:
     """Reasons for which a figure is doubtful or missing."""
     return _lists({"": speed_text.remarks(report)}, folded=False)
+
+
+def recordings(result: Report | Trace) -> Contents:
+    """The recordings of a trace, or of a report's traces, and what the script needs of them."""
+    traces = (result,) if isinstance(result, Trace) else result.traces
+    found = []
+    for i, trace in enumerate(traces, 1):
+        variant = one_line(f"{trace.variant}, {trace.dtype}")
+        for j, row in enumerate(trace.rows, 1):
+            anchor = f"steps-{i}-{j}"
+            found.append(
+                {
+                    "anchor": anchor,
+                    "title": f"{variant}, row {row.row}, {figures.plural(row.columns, 'column')}",
+                    "case": one_line(trace.case),
+                    "command": content.command(trace.command),
+                    "row": row,
+                    "lines": [*left_out(row), list(row_lines(row))[-1]],
+                    "data": _data(row, anchor, variant),
+                }
+            )
+    if not found:
+        return {}
+    return {
+        "recordings": found,
+        "variants": list(dict.fromkeys(one_line(f"{trace.variant}, {trace.dtype}") for trace in traces)),
+        "notes": list(dict.fromkeys(one_line(f"{t.variant}: {note}") for t in traces for note in t.notes)),
+        "triton": ", ".join(dict.fromkeys(one_line(trace.triton) for trace in traces)),
+    }
+
+
+def _data(row: TracedRow, anchor: str, variant: str) -> dict[str, object]:
+    maximum = total = figures.NOT_MEASURED
+    steps = []
+    for step in row.steps:
+        if step.lanes == 1 and step.phase in {"block_maximum", "running_maximum"}:
+            maximum = number(step.value)
+        if step.lanes == 1 and step.phase in {"block_sum", "running_sum"}:
+            total = number(step.value)
+        steps.append(
+            {
+                "program": ", ".join(map(str, step.program)),
+                "columns": step.columns,
+                "maximum": maximum,
+                "sum": total,
+                "lanes": [
+                    [lane.column, number(lane.value), number(lane.exact), ulps(lane.error), int(lane.masked)]
+                    for lane in step.shown
+                ],
+                "hidden": step.lanes - len(step.shown),
+            }
+        )
+    of_row = {"row": row.row, "columns": row.columns, "block": row.block}
+    return {"id": anchor, "variant": variant, **of_row, "steps": steps}
