@@ -77,11 +77,7 @@ class _Subject:
         return f"{self.variant} was given up: {over.why}"
 
     def conclude(self, declaration: Declaration) -> None:
-        """Ends the test where something was found in what it has judged, and returns where nothing was.
-
-        It fails with the causes of what was found. Else it is an expected failure where a declared defect showed. Else it
-        is skipped where sizes are refused, unless every size is promised.
-        """
+        """Fails with causes, expects a failure of declared defects, skips refused sizes, and returns where nothing was found."""
         judged = self.judged
         count = len(judged.results)
         found = around(self.session, self.variant, declaration, self.dtype, judged.results, judged.probed)
@@ -106,11 +102,7 @@ class _Subject:
         return report.variants[0]
 
     def _fail(self, broken: Sequence[Finding]) -> NoReturn:
-        """Ends the test with the causes of what was found.
-
-        Where an earlier test of this variant and dtype has failed of the same causes, this one is an expected failure that
-        points to it.
-        """
+        """Fails with the causes of what was found, or expects the failure if an earlier test has failed of all of them."""
         told = self.told.setdefault((self.variant, self.dtype), Told())
         if not told.judged and not self.given_up():
             # The quick probe of widths names the widths that fail.

@@ -89,10 +89,7 @@ def _hint(name: str, known: list[str]) -> str:
 
 
 def checked(where: str, parameter: click.Parameter, value: Any) -> Any:
-    """Returns a file's setting in the type of its option. One value and a list of one stand for each other.
-
-    Raises UsageError, which begins with ``where``, for a setting that the option does not take.
-    """
+    """Returns a file's setting in the type of its option; raises UsageError, which begins with ``where``, for one that it does not take."""
     many = parameter.nargs != 1 or getattr(parameter, "multiple", False)
     if isinstance(value, list) and len(value) == 1 and not many:
         (value,) = value
@@ -119,10 +116,7 @@ def checked(where: str, parameter: click.Parameter, value: Any) -> Any:
 
 
 def table_above(start: Path) -> tuple[Path, dict[str, Any]] | None:
-    """``[tool.softcheck]`` of the first pyproject.toml in a folder or above it, with its path; None where there is none.
-
-    Raises UsageError for a file that can't be read.
-    """
+    """``[tool.softcheck]`` of the nearest pyproject.toml, with its path; None where there is none. Raises UsageError if it can't be read."""
     for folder in (start, *start.parents):
         path = folder / "pyproject.toml"
         if not path.is_file():

@@ -184,10 +184,7 @@ def _nothing(name: str, declaration: Declaration, judged: Domain, why: str) -> E
 
 
 def _tell(session: Session, declaration: Declaration, judged: Domain, first: Look, left: int) -> None:
-    """Says on standard error what the adversarial rows came to, and under the interpreter how long the others will take.
-
-    On a GPU the few rows say nothing of the speed of many.
-    """
+    """Says on standard error what the adversarial rows came to, and under the interpreter how long the others will take."""
     if first.result is None:
         return
     name, backend = first.result.variant, session.ready.backend

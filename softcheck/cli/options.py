@@ -137,10 +137,7 @@ def seed_of(value: Any) -> int | None:
 
 
 def seed(value: Any) -> int | str:
-    """Converts a setting to a seed; ``random`` stays a word until the option's callback draws.
-
-    Raises click's BadParameter for anything else.
-    """
+    """Converts a setting to a seed, or to ``random``, which the callback draws; raises click's BadParameter for anything else."""
     if seed_of(value) is None:
         raise click.BadParameter(f"{value!r} is no seed; expected {EXPECTED}")
     return RANDOM if value == RANDOM else int(value)
@@ -239,11 +236,7 @@ def _chosen(
     declare: str | None,
     otherwise: Sequence[str],
 ) -> Sequence[str]:
-    """The chosen variants as they are named.
-
-    What stands on the command line without ``--variant`` counts for the setting ``variant``: variants from the environment
-    or pyproject.toml are left out beside it.
-    """
+    """The chosen variants as they are named; those typed without ``--variant`` win over settings of that name elsewhere."""
     if specs:
         typed = context.get_parameter_source("variant") is click.core.ParameterSource.COMMANDLINE
         variant = (*specs, *(variant if typed else ()))
@@ -314,10 +307,7 @@ cluster_options = gathered(
 
 @contextlib.contextmanager
 def opened(choice: ClusterChoice, variants: Sequence[str], jobs: int | None = None) -> Iterator["DaskCluster | None"]:
-    """The cluster that is asked for, and None for this machine alone. Ends what it has started.
-
-    Raises UsageError if Dask is not installed, and what ``softcheck.cluster.local`` raises.
-    """
+    """The cluster that is asked for, None for this machine alone; raises UsageError without Dask, and what ``softcheck.cluster.local`` raises."""
     if not choice.is_wanted:
         yield None
         return

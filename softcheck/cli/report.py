@@ -288,10 +288,7 @@ def _say_timings(report: Report, run: Run) -> None:
 
 
 def _is_worse(comparison: Comparison, output_format: str) -> bool:
-    """Prints the comparison with a baseline on standard error, since standard output may be the report's.
-
-    Where the report is drawn as annotations, so is the comparison.
-    """
+    """Prints the comparison with a baseline on standard error, as annotations where the report is drawn as such."""
     drawn = render(comparison, "github" if output_format == "github" else "table")
     click.echo(drawn, err=True, nl=False)
     ci.add_step_summary(lambda: render(comparison, "markdown"))
@@ -303,12 +300,7 @@ _SLOWEST = 5
 
 
 def _stages(probe: tuple[str, ...], *, no_probes: bool) -> tuple[bool, tuple[str, ...]]:
-    """Returns True if cases are run, and the probes that are run.
-
-    A user who chooses cases for this run wants no probes, and one who chooses probes wants no cases, unless both are
-    chosen. Settings in pyproject.toml hold for every run, so they choose among cases and probes without leaving the
-    others out.
-    """
+    """Returns True if cases are run, and the probes that are run: choosing one of them for this run leaves the other out."""
     context = click.get_current_context()
     cases_chosen = resuming.given(context, "globs", "family", "tag", "corpus")
     probes_chosen = resuming.given(context, "probe")

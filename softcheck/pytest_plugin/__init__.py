@@ -112,10 +112,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Makes one test per variant, dtype and family or probe for ``accuracy``.
-
-    For ``generated_accuracy``, it makes one test per variant and dtype.
-    """
+    """Makes one test per variant, dtype and family or probe for ``accuracy``, and one per variant and dtype for ``generated_accuracy``."""
     wanted = set(_FIXTURES) & set(metafunc.fixturenames)
     if not wanted:
         return
@@ -169,10 +166,7 @@ def _fail_unjudged(why: str) -> NoReturn:
 
 
 def _is_marked(item: pytest.Item) -> bool:
-    """True if a test itself, not only its class or module, has the marker, and the marker is softcheck's.
-
-    A project that registers a marker of the same name means its own by it.
-    """
+    """True if a test itself, not only its class or module, has the marker, and the project registers none of its own by that name."""
     registered = {str(line) for line in item.config.getini("markers")} - {_MARKER}
     is_theirs = any(line.replace("(", ":").split(":")[0].strip() == "accuracy" for line in registered)
     return not is_theirs and any(mark.name == "accuracy" for mark in item.own_markers)

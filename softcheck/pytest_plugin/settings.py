@@ -220,11 +220,7 @@ def generated(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[
 
 
 def _specs(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> dict[str, str]:
-    """Variants by the words that name them in tests' ids.
-
-    A path that is chosen for this run starts from the folder that pytest was called in, one in a marker or in
-    pyproject.toml from the root folder.
-    """
+    """Variants by the words of tests' ids; a path chosen for this run starts from the working folder, others from the root folder."""
     from softcheck.variants.registry import BUILTIN, resolve
 
     specs = _names(config, "variant", asked.get("variants")) or tuple(BUILTIN)

@@ -26,10 +26,7 @@ def attach(report: pytest.TestReport, judged: "list[JudgedTest]") -> None:
 
 
 class SuiteTable:
-    """Gathers what tests have judged, and shows it when all tests have run.
-
-    It is registered in the process that reports, and not in workers of pytest-xdist.
-    """
+    """Gathers what tests have judged in the process that reports, and shows it when all tests have run."""
 
     def __init__(self, draw: "Callable[[list[JudgedTest], float], Report]", page: Path | None) -> None:
         """Takes what makes a report of tests and the seconds that they took, and the file of the page, if one is wanted."""

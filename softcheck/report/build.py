@@ -48,10 +48,7 @@ from softcheck.variants.declaration import Declaration, KnownDefect
 
 
 def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> Report:
-    """Returns the report of a run.
-
-    ``command`` is the command that the user typed. ``corpora`` are the named ones, for reproducing commands.
-    """
+    """Returns the report of a run; ``command`` is what the user typed, ``corpora`` are the named ones, for reproducing commands."""
     timings = tuple(shape_speed(samples, run.declarations) for samples in run.speeds)
     rows = [_Row(run, name, dtype, corpora, timings) for name in run.options.variants for dtype in run.options.dtypes]
     results = [row.result() for row in rows]
@@ -289,10 +286,7 @@ class _Row:
         return [defect for defect in declaration.known_defects if self._is_unseen(defect)]
 
     def _is_unseen(self, defect: KnownDefect) -> bool:
-        """True if a declared defect had its chance and did not show.
-
-        It has had its chance only if every edge case, or every probe that it names, could show it.
-        """
+        """True if a declared defect did not show although every edge case, or every probe that it names, could show it."""
         options = self.run.options
         if self.run.interrupted or not defect.applies(self.dtype, self.run.ready.backend):
             return False

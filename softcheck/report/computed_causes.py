@@ -91,10 +91,7 @@ def of_computed(evidence: Evidence) -> Cause | None:
 
 
 def _explained(evidence: Evidence) -> list[Finding]:
-    """The findings of wrong values: those of cases are foretold, and those of probes are of the same kinds.
-
-    A row of -inf alone gives 0 where a sum is never 0. Rows with NaN and +inf have other faults.
-    """
+    """The findings of wrong values but of rows with NaN and +inf, and of rows of -inf alone where they give no 0."""
 
     def is_of_it(finding: Finding) -> bool:
         facts = finding.facts

@@ -161,11 +161,7 @@ def sums_too_small(findings: Iterable[Finding]) -> bool:
 
 
 def as_of_left_out(findings: Iterable[Finding], limit: int, operation: str) -> bool | None:
-    """True if answers err as they do where the columns from ``limit`` on take no part; None if nothing tells it.
-
-    A softmax and its logarithm are then too large, a softmax perhaps 0 from that column on, and a sum's logarithm and a loss too
-    small. Of other operations the sign tells nothing.
-    """
+    """True if answers err as where the columns from ``limit`` on take no part: softmax too large, sums too small; None if nothing tells it."""
     told = [agrees for f in findings if (agrees := _agrees(f, limit, operation)) is not None]
     return sum(told) >= _MOST * len(told) if told else None
 

@@ -38,11 +38,7 @@ class FindingSource(NamedTuple):
     def finding(
         self, violation: Violation, case_id: str, again: str, *, save: str | None = None, not_run: bool = False
     ) -> Finding:
-        """The finding that a violation on a case, or in a probe's trial, is.
-
-        ``again`` is the command that shows it, ``save`` the command that keeps its row, if there is one. With ``not_run`` it stands
-        for calls that were not made: no declared defect explains these, since they show nothing.
-        """
+        """The finding that a violation on a case or in a trial is; with ``not_run``, of calls that were not made, which no declared defect explains."""
         same = ("kind", "message", "count", "row", "column", "input_bits", "output_bits", "around", "share", "facts")
         known = None
         if not not_run:
@@ -77,11 +73,7 @@ def witness_of(
     number: int | None = None,
     operation: Operation | None = None,
 ) -> Witness:
-    """The element that shows a maximum, with the exact value at it.
-
-    ``row`` holds the bit patterns of its row, [columns], and ``number`` the row's number if it is not ``worst.row``.
-    ``operation`` is the declaration's with what the case names of this row, if it names anything.
-    """
+    """The element that shows a maximum, with the exact value at it; ``row`` holds the bit patterns of its row, ``number`` its place."""
     return Witness(
         case=case_id,
         row=worst.row if number is None else number,
@@ -154,10 +146,7 @@ def shapes_of(
     probed: Iterable[ProbeResult],
     is_limited: Callable[[Violation, str], bool],
 ) -> dict[str, str]:
-    """Shapes of cases, as far as their rows were run, and of trials over sizes and shapes.
-
-    A violation of a case id, or a probe's, that ``is_limited`` is a refusal beyond a limit of sizes.
-    """
+    """Shapes of cases, as far as their rows were run, and of trials over sizes and shapes; what ``is_limited`` is refused."""
     failing: dict[str, list[tuple[int, int]]] = {}
     for case, measurement in measured:
         for violation in measurement.violations:

@@ -66,10 +66,7 @@ def formats_of(result: Result) -> dict[str, str]:
 
 
 def render(result: Result, name: str, display: Display = PLAIN, baseline: Comparison | None = None) -> str:
-    """Renders a result in the named format, ending in a newline. Raises UsageError for a name that is not one of its formats.
-
-    A comparison with a baseline stands in a report's formats ``WITH_BASELINE`` alone.
-    """
+    """Renders a result in the named format, ending in a newline; raises UsageError for a name that is not one of its formats."""
     what, formats = _OF[type(result)]
     if name not in formats:
         raise UsageError(f"{what} has no format {name!r}; {near_matches(name, list(formats))}")

@@ -70,11 +70,7 @@ def of_magnitudes(evidence: Evidence) -> Cause | None:
 
 
 def of_rounding(evidence: Evidence) -> Cause | None:
-    """Findings of errors, where those of all cases are within what rounding to the input's format allows.
-
-    A sum that may be kept in 16 bits allows nearly everything in wide rows, so that widths come before it where the narrowest row that is wrong errs by
-    more than rounding does.
-    """
+    """Findings of errors that rounding to the input's format allows, unless a width is to blame for errors that are larger at first."""
     if evidence.weaker is None or evidence.dtype not in ("float16", "bfloat16"):
         return None
     steps = _rounded(evidence.weaker)

@@ -123,10 +123,7 @@ def _check_version(found: Any, source: str) -> None:
 
 
 def _check_same(found: Any, read: Any, where: str, source: str) -> None:
-    """Raises an error for the first value that was not read as it stands in the file.
-
-    Fields that were left to a default may be absent.
-    """
+    """Raises an error for the first value that was not read as it stands in the file; fields left to a default may be absent."""
     if isinstance(found, dict) and isinstance(read, dict):
         for name, value in found.items():
             if name not in read:
@@ -147,10 +144,7 @@ def _shown(value: Any) -> str:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of what ``render`` writes: a report, or the result of ``softcheck bench``.
-
-    As strict as ``parse``: no object holds a field that its model does not have.
-    """
+    """The JSON Schema (draft 2020-12) of what ``render`` writes, as strict as ``parse``: no object holds a field that its model does not have."""
     models, parts = msgspec.json.schema_components([Report, SpeedReport])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

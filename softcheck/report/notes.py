@@ -99,10 +99,7 @@ def unseen_defect(defect: KnownDefect) -> str:
 def fitting_arithmetic(
     measured: Measured, probed: Sequence[ProbeResult], declaration: Declaration, dtype: str
 ) -> Arithmetic | None:
-    """Returns an arithmetic that explains all errors of cases beyond the standard contract.
-
-    Returns None if one is declared, if the kernels show another, or if none explains them.
-    """
+    """Returns an arithmetic that explains all errors beyond the standard contract; None if one is declared, or none explains them."""
     if declaration.arithmetic is not None or not measured:
         return None
     fits = merge(m for _, m in measured).fits or ()
@@ -136,10 +133,7 @@ def fitting_declaration(arithmetic: Arithmetic | None) -> str | None:
 
 
 def beyond_the_standard(measured: Measured, declaration: Declaration, dtype: str) -> str | None:
-    """Says how far a variant that declares nothing weaker goes beyond the standard contract, and why it may.
-
-    Cases that break the contract that they are judged by too are left out: what it allows does not explain them.
-    """
+    """Says how far a variant that declares nothing weaker goes beyond the standard contract where it keeps its own, and why it may."""
     if weaker_by_design(declaration.arithmetic, dtype) is not None:
         return None
     shares = [
@@ -200,10 +194,7 @@ def _truncation(run: Run) -> tuple[str, ...]:
 
 
 class SizeLimits:
-    """Limits of one variant in one dtype.
-
-    A size that a declared defect explains, or that is promised, is a finding and no limit.
-    """
+    """Limits of one variant in one dtype; a size that a declared defect explains, or that is promised, is a finding and no limit."""
 
     def __init__(
         self, run: Run, source: FindingSource, results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult]

@@ -41,10 +41,7 @@ def display_of(path: str) -> Display:
 
 
 def check_writable(path: str) -> None:
-    """Find out before a run whether its result can be stored; leaves an existing file as it is.
-
-    Raises UsageError for a directory, a missing parent folder, or a place that refuses a new file.
-    """
+    """Raises UsageError for a directory, a missing parent folder, or a place that refuses a new file; leaves an existing file as it is."""
     if path == STANDARD_OUTPUT:
         return
     target = _target(path)

@@ -89,10 +89,7 @@ def had_their_chance(defect: KnownDefect, probed: Sequence[ProbeResult], *, quic
 
 
 def skip_notes(run: Run) -> list[str]:
-    """Remarks of probes, and reasons for trials that could not be made, with the number of variants and dtypes.
-
-    What differs in numbers alone, such as sizes, shares a line. The last line names the probes that had nothing to try.
-    """
+    """Remarks of probes and reasons for skipped trials, one line for what differs in numbers alone, and last the probes with nothing to try."""
     said: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
     for result in run.probed:
         # What a remark's numbers are of follows a comma.

@@ -44,10 +44,7 @@ def probe_command(task: ProbeTask, backend: str, label: str = "") -> str:
 
 
 def in_order_command(found: Command, backend: str, corpora: Sequence[str] = ()) -> str:
-    """Returns the command that makes several calls in turn in one process, or one call under glibc's heap checks.
-
-    A generated case must be saved first, so if there is one, the command is the one that saves it.
-    """
+    """Returns the command that makes several calls in turn in one process, or one under heap checks; the one that saves a generated case, if any is."""
     for case in found.cases:
         if case.family == GENERATED:
             return add_command(found.variants[0], case)

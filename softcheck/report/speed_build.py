@@ -35,10 +35,7 @@ def _copied(samples: ShapeSamples, computed: Operation) -> int:
 
 
 def shape_speed(samples: ShapeSamples, declarations: Mapping[str, Declaration], reference: str = TORCH) -> ShapeSpeed:
-    """Returns the figures of one shape.
-
-    A variant's ratios are to the variant named ``reference``, or to torch.softmax itself.
-    """
+    """Returns the figures of one shape; ratios are to the variant named ``reference``, or to torch.softmax itself."""
     against = next((s for s in samples.variants if s.name == reference), None)
     if against is None and reference == TORCH:
         against = samples.torch

@@ -29,10 +29,7 @@ def with_traces(
     corpora: Sequence[str] = (),
     facts: Mapping[str, Recognised] = MappingProxyType({}),
 ) -> Report:
-    """The report with a trace of each variant that launches Triton kernels; a note names the others.
-
-    ``cases`` are those that the report ran, of ``corpora`` if any were named, and ``facts`` what trials have shown of the variants' calls. The kernels run under Triton's interpreter, in a process of its own.
-    """
+    """The report with a trace of each variant that launches Triton kernels, recorded in a process of its own; a note names the others."""
     known = {case.id: case for case in cases} | {c.id: c.definition for c in report.cases if c.definition is not None}
     traces: list[Trace] = []
     untraced: list[str] = []

@@ -241,19 +241,12 @@ class Field:
 
     @property
     def best(self) -> list[Point]:
-        """The front of the variants without findings; empty if the errors are those of the timed input alone.
-
-        A kernel that is accurate on the timed input may be far off elsewhere, so that input chooses none.
-        """
+        """The front of the variants without findings; empty if the errors are those of the timed input, which may be far off elsewhere."""
         return [] if self.cases is None else front([point for point in self.points if not point.has_findings])
 
 
 def front(points: Sequence[Point]) -> list[Point]:
-    """The points that no other beats: none is better in one figure beyond noise and no worse in the other.
-
-    Speeds differ where the intervals are more than ``MARGIN`` apart, and errors where they differ by more than ``SAME_ULP``.
-    Slowest first.
-    """
+    """The points that no other beats: none is better in one figure beyond noise and no worse in the other; slowest first."""
     best = [p for p in points if not any(_beats(other, p) for other in points)]
     return sorted(best, key=lambda point: (point.gb_per_s, -point.max_ulp))
 
@@ -265,10 +258,7 @@ def _beats(one: Point, other: Point) -> bool:
 
 
 def fields(result: Result) -> list[Field]:
-    """Returns a field per dtype and shape.
-
-    The errors of a report are the largest of all its cases, those of a benchmark the timed input's.
-    """
+    """Returns a field per dtype and shape, with a report's largest errors of all cases, or a benchmark's of the timed input."""
     report = result if isinstance(result, Report) else None
     cases = None if report is None else len(report.cases)
     found: dict[tuple[str, int, int], Field] = {}

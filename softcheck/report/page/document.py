@@ -30,11 +30,7 @@ _SCRIPTS = ("page.js",)
 
 
 class Section(NamedTuple):
-    """One part of a page: its anchor, its title, the template that draws it, and the function that picks its contents.
-
-    The function returns the template's values by name, none where there is nothing to show: the section is then left
-    out. ``script`` names a file in this folder that the section needs beside the page's own script.
-    """
+    """One part of a page: anchor, title, template, the function that picks its contents, none where it is left out, and a script's file."""
 
     anchor: str
     title: str
@@ -44,11 +40,7 @@ class Section(NamedTuple):
 
 
 def document(*, title: str, lead: str, heading: Iterable[str], sections: Iterable[tuple[Section, object]]) -> str:
-    """The whole page as HTML, ending in a newline.
-
-    ``title`` names the page, ``lead`` says its outcome in one sentence, ``heading`` holds lines on the device and
-    the software, and ``sections`` the sections with the results that they draw.
-    """
+    """The whole page as HTML, ending in a newline; ``lead`` says its outcome, ``heading`` holds lines on device and software."""
     shown = [(section, values) for section, subject in sections if (values := section.contents(subject))]
     names = dict.fromkeys([*_SCRIPTS, *(section.script for section, _ in shown if section.script is not None)])
     # A digest is that of a file's bytes as they stand between the tags.

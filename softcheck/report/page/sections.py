@@ -74,10 +74,7 @@ def _outcome(result: VariantResult) -> str:
 
 
 def row_anchors(report: Report) -> list[str]:
-    """The id of each result's row in the table of figures, in the report's order: ``row-one_block-float16``.
-
-    A second row of the same name and dtype ends in its number.
-    """
+    """The id of each result's row: ``row-one_block-float16``; a second row of the same name and dtype ends in its number."""
     seen: Counter[str] = Counter()
     anchors = []
     for result in report.variants:

@@ -104,10 +104,7 @@ def _ones_twos_fives(low: float, high: float) -> list[float]:
 
 
 class Chart:
-    """A chart with two axes. Marks are given in the axes' figures and drawn in the order of the calls.
-
-    ``width``, ``height`` and ``right``, the margin for the names of points, are in pixels.
-    """
+    """A chart with two axes, whose marks are drawn in the order of the calls; sizes and the right margin are in pixels."""
 
     def __init__(self, x: Axis, y: Axis, *, width: float = 640, height: float = 340, right: float = 16) -> None:
         self._x, self._y = x, y
