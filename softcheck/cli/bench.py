@@ -22,7 +22,7 @@ from softcheck.report.build import command_line
 from softcheck.report.formats import SPEED_FORMATS
 from softcheck.report.model import TORCH, SpeedReport
 from softcheck.report.reproduce import environment
-from softcheck.report.speed_build import means, shape_speed
+from softcheck.report.speed import means, shape_speed
 from softcheck.run.bench import BenchOptions, BenchRun, bench
 from softcheck.speed.samples import DEFAULT, SWEEPS, Shape, parse
 from softcheck.variants.registry import resolve

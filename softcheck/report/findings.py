@@ -86,13 +86,16 @@ def witness_of(
     )
 
 
+_SAME = ("elements", "max_ulp_ftz", "max_standard_share", "max_sum_deviation", "max_abs_difference_to_torch")
+
+
 def with_figures(result: VariantResult, m: Measurement) -> VariantResult:
     """The row with every figure of a measurement. A figure that was not measured is None, never 0."""
     judged = m.elements > 0
     p999 = percentile(m.histogram, 0.999)
     return msgspec.structs.replace(
         result,
-        elements=m.elements,
+        **{name: getattr(m, name) for name in _SAME},
         max_ulp=None if m.max_ulp is None else m.max_ulp.value,
         mean_ulp=m.ulp_sum / m.elements if judged else None,
         histogram=octaves(m.histogram),
@@ -100,15 +103,11 @@ def with_figures(result: VariantResult, m: Measurement) -> VariantResult:
         error_by_column=_peaks(m.by_column, column_below),
         # A bin's upper edge may lie above the maximum, which a percentile can't exceed.
         p999_ulp=None if p999 is None or m.max_ulp is None else min(p999, m.max_ulp.value),
-        max_ulp_ftz=m.max_ulp_ftz,
         max_bound_share=None if m.max_bound_share is None else m.max_bound_share.value,
-        max_standard_share=m.max_standard_share,
         flushed=m.flushed if judged else None,
-        max_sum_deviation=m.max_sum_deviation,
         sum_violations=None if m.max_sum_deviation is None else m.sum_violations,
         special_mismatches=m.special_mismatches if m.special_rows else None,
         rejudged_rows=m.rejudged_rows if judged else None,
-        max_abs_difference_to_torch=m.max_abs_difference_to_torch,
         peers=tuple(PeerVerdict(rule=name, cases=cases, refused=no) for name, (cases, no) in m.peers.items()),
     )
 

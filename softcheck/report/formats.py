@@ -25,9 +25,9 @@ FORMATS: dict[str, str] = {
 """The formats of a report, and the functions that draw it."""
 
 SPEED_FORMATS: dict[str, str] = {
-    "table": "softcheck.report.speed_text:render_table",
+    "table": "softcheck.report.speed:render_table",
     "json": "softcheck.report.json_format:render",
-    "markdown": "softcheck.report.speed_text:render_markdown",
+    "markdown": "softcheck.report.speed:render_markdown",
     "html": "softcheck.report.page.document:speed_page",
 }
 """The formats of what ``softcheck bench`` measured, and the functions that draw it."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from softcheck.explain import meaning_of
-from softcheck.report import compare, content, figures, speed_text, trace_text
+from softcheck.report import compare, content, figures, speed, trace_text
 from softcheck.report.compare import Comparison
 from softcheck.report.content import one_line
 from softcheck.report.model import Report, SpeedReport
@@ -118,7 +118,7 @@ def speed_page(report: SpeedReport, _display: Display = PLAIN) -> str:
     return document(
         title="softcheck bench",
         lead=f"{lead}, beside {report.reference}; {figures.duration(report.seconds)}",
-        heading=speed_text.heading(report),
+        heading=speed.heading(report),
         sections=[(section, report) for section in _SPEED],
     )
 

@@ -14,7 +14,7 @@ from oracles.formats import FORMATS
 from softcheck.contract import Surroundings
 from softcheck.explain import of_kind
 from softcheck.probes.registry import PROBES
-from softcheck.report import content, figures, speed_text
+from softcheck.report import content, figures, speed
 from softcheck.report.content import Column, FindingGroup, one_line
 from softcheck.report.model import Finding, Report, SpeedReport, VariantResult
 from softcheck.report.trace_text import left_out, number, row_lines, ulps
@@ -245,7 +245,7 @@ def speed_tables(report: SpeedReport) -> Contents:
     """The tables of a benchmark as the terminal has them, geometric means first; those of many shapes are joined to one."""
     if not report.shapes:
         return {}
-    tables = [replace(t, heading=[title or "verdict" for title in t.heading]) for t in speed_text.tables(report)]
+    tables = [replace(t, heading=[title or "verdict" for title in t.heading]) for t in speed.tables(report)]
     means = tables.pop() if len(report.shapes) > 1 else None
     if len(tables) <= _FEW:
         return {"means": means, "tables": tables, "every": None}
@@ -254,13 +254,13 @@ def speed_tables(report: SpeedReport) -> Contents:
         for shape, table in zip(report.shapes, tables, strict=True)
         for row in table.rows
     ]
-    every = speed_text.TextTable(f"all {len(tables)} shapes", ["shape", *tables[0].heading], rows)
+    every = speed.TextTable(f"all {len(tables)} shapes", ["shape", *tables[0].heading], rows)
     return {"means": means, "tables": [], "every": every}
 
 
 def speed_remarks(report: SpeedReport) -> Contents:
     """Reasons for which a figure is doubtful or missing."""
-    return _lists({"": speed_text.remarks(report)}, folded=False)
+    return _lists({"": speed.remarks(report)}, folded=False)
 
 
 def recordings(result: Report | Trace) -> Contents:
