@@ -159,11 +159,7 @@ class ConfiguredCommand(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Reads the configuration, then the options.
-
-        Raises UsageError for a key that no command knows, and for a value that this command does not take, unless the command
-        line or the environment gives another: two commands may take different values for one name.
-        """
+        """Reads the configuration, then the options; raises UsageError for an unknown key, or a value that nothing else on this command replaces."""
         root = self if parent is None else parent.find_root().command
         completing = bool(extra.get("resilient_parsing"))
         for sentence in () if completing else unknown_variables(root):

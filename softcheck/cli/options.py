@@ -173,12 +173,7 @@ def _checked(_context: click.Context, _option: click.Parameter, value: str | Non
 
 
 def variant_options(*, built_in: bool = False, required: bool = True) -> Callable[[Command], Command]:
-    """``VARIANT...``, ``--variant``, ``--operation``, ``--call``, ``--declare`` and ``--backward``; the command gets the chosen ``names``.
-
-    Each name holds its call and its promises. If none is chosen, the names are those of all variants that are ``built_in`` for the
-    operation; else, if one is ``required``, click's UsageError is raised. UsageError is raised for an unknown variant, operation or
-    call.
-    """
+    """``VARIANT...``, ``--variant``, ``--operation``, ``--call``, ``--declare`` and ``--backward`` as ``names``, by default those ``built_in``; raises UsageError for unknown ones."""
 
     def names(
         specs: tuple[str, ...], variant: tuple[str, ...], operation: str | None, call: str | None, declare: str | None

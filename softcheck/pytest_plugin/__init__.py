@@ -6,13 +6,10 @@ A test suite uses it so::
     def test_softmax(accuracy):
         accuracy.check()
 
-    @pytest.mark.accuracy(variants=["my_kernels.py:softmax"], dtypes=["float16"])
-    def test_softmax_on_generated_cases(generated_accuracy):
-        generated_accuracy.search()
-
-which become one test per variant, dtype and case family and one per variant, dtype and probe; and one per variant and dtype.
-A test that passes without having called ``check()`` or ``search()`` has judged nothing, and fails. At the end stands one table of
-all that the tests have judged. A test that wants figures asks for ``softcheck_report`` beside one of these fixtures.
+which becomes one test per variant, dtype and case family and one per variant, dtype and probe; with ``generated_accuracy`` and
+``search()`` it becomes one per variant and dtype. A test that passes without having called ``check()`` or ``search()`` has judged
+nothing, and fails. At the end stands one table of all that the tests have judged. A test that wants figures asks for
+``softcheck_report`` beside one of these fixtures.
 """
 
 import os

@@ -1,8 +1,4 @@
-"""One table at the end of a pytest run, and one page, of all that its tests have judged.
-
-What a test has judged travels as text on its report, so that workers of pytest-xdist send theirs with each test, and a worker
-that crashes loses only the test in which it does.
-"""
+"""One table and one page at the end of a pytest run; what a test has judged travels as text on its report, from xdist's workers too."""
 
 import shutil
 import time

@@ -221,8 +221,4 @@ _SUPPOSED: tuple[tuple[int, Callable[[Evidence], Cause | None]], ...] = (
     (_BY_SIZE, _of_probe("first_rows")),
     (_BY_SIZE, _meetings),
 )
-"""Suppositions on findings, tried in this order: each explains what those before it left.
-
-The numbers order the causes of a report. Damaged memory may be behind anything else. What a loss does with targets that its callers
-may never give comes last. Those between are ordered by what they explain.
-"""
+"""Suppositions on findings, tried in turn on what those before left, with their ranks: damaged memory first, and what no caller may give last."""

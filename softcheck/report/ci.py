@@ -23,12 +23,7 @@ _ESCAPES_IN_PROPERTIES = {**_ESCAPES, ":": "%3A", ",": "%2C"}
 
 
 def github(report: Report, _display: Display = PLAIN) -> str:
-    """Workflow commands of GitHub Actions: an annotation for each cause of a failure, at the line of the variant's code.
-
-    One error stands for each cause of each variant, whatever the dtypes, and for what could not be judged; then a notice.
-    Declared defects and what a variant does not support are no errors. GitHub shows the first ten errors of a step, so what
-    explains most comes first.
-    """
+    """Workflow commands of GitHub Actions: an error for each cause, what explains most first, since ten are shown, and a notice."""
     # Those of most findings come first.
     shared = sorted(content.shared_groups(report), key=lambda groups: -sum(group.cases for group in groups))
     lines = [_annotated(groups) for groups in shared]
@@ -51,11 +46,7 @@ def annotation(
     title: str,
     place: SourcePlace | None = None,
 ) -> str:
-    """A workflow command with the lines of a message: ``::error file=a.py,line=1,title=t::message``.
-
-    Percent signs, carriage returns and line feeds are escaped, and in a property ``:`` and ``,`` too, as the runner's
-    ``ActionCommand`` reads them.
-    """
+    """A workflow command, escaped as the runner's ``ActionCommand`` reads it: ``::error file=a.py,line=1,title=t::message``."""
     properties = {"title": title}
     if (known := _in_the_repository(place)) is not None:
         properties = {"file": known.file, "line": str(known.line), **properties}
@@ -87,11 +78,7 @@ def _annotated(groups: list[FindingGroup]) -> str:
 
 
 def gitlab(report: Report, _display: Display = PLAIN) -> str:
-    """Code quality of GitLab (https://docs.gitlab.com/ci/testing/code_quality/), one entry for each cause.
-
-    Causes of findings are ``major``; declared defects are ``info``. Code outside of the repository has no entry. GitLab compares
-    fingerprints between branches; here each is the id of the finding that shows the cause best.
-    """
+    """Code quality of GitLab (https://docs.gitlab.com/ci/testing/code_quality/): an entry for each cause whose code lies in the repository."""
     found = [(group, known) for known in (False, True) for group in content.finding_groups(report, known=known)]
     places = [_in_the_repository(group.result.place) for group, _ in found]
     groups = [(*each, place) for each, place in zip(found, places, strict=True) if place is not None]
@@ -108,13 +95,7 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 
 def junit(report: Report, _display: Display = PLAIN) -> str:
-    """JUnit XML, which GitLab, Jenkins and others read: a test case for each variant and dtype.
-
-    A finding each would make a suite whose tests come and go; a variant in a dtype is there in every run, so that a CI system can say
-    since when it fails. The test's name says it all, because GitLab shows nothing else in its list.
-
-    ``fail`` is a failure, ``error`` an error, ``unsupported`` a skipped test; what could not be run at all is an error too.
-    """
+    """JUnit XML, which GitLab, Jenkins and others read: a test case for each variant and dtype, which is there in every run."""
     groups = content.finding_groups(report, known=False)
     cases: list[tuple[VariantResult, str, list[FindingGroup]]] = []
     for result in report.variants:
@@ -169,11 +150,7 @@ LIMIT = 1024 * 1024
 
 
 def add_step_summary(markdown: Callable[[], str]) -> None:
-    """Appends the Markdown to the summary of a step of GitHub Actions if the environment names one, and does nothing else.
-
-    What would exceed the limit, with what the step has written before, is cut to its table, then to its first paragraphs. A file
-    that can't be written is left alone: a summary is no reason for a run to fail.
-    """
+    """Appends the Markdown to the summary of a step of GitHub Actions, cut to what has room; a file that can't be written is left alone."""
     path = os.environ.get(VARIABLE)
     if not path:
         return

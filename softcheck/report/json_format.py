@@ -61,11 +61,7 @@ def _read(path: str | Path) -> bytes:
 
 
 def parse(data: bytes | str, *, source: str = "report") -> Report:
-    """The report that ``render`` wrote as JSON text; ``source`` names it in errors.
-
-    Strict: raises UsageError for text that is not JSON, another schema version, a missing or unknown field, and a value
-    of the wrong type, and says where.
-    """
+    """The report that ``render`` wrote; raises UsageError, which says where, for another version, an unknown field, or a wrong type."""
     return _parsed(data, Report, source)
 
 
