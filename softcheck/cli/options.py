@@ -13,7 +13,6 @@ import click
 from softcheck.cli.config import NumberRange
 from softcheck.errors import UsageError
 from softcheck.operations.registry import check_name
-from softcheck.report import ci
 from softcheck.report.compare import Comparison, Tolerances
 from softcheck.report.formats import Result, formats_of, render
 from softcheck.report.output import check_writable, display_of, write
@@ -89,6 +88,8 @@ class Output:
         """Writes a result, and its Markdown, if it has such a format, to the ``summary`` of a step of GitHub Actions."""
         write(render(result, self.format, display_of(self.path), baseline), self.path)
         if summary and "markdown" in formats_of(result):
+            from softcheck.report import ci
+
             ci.add_step_summary(lambda: render(result, "markdown"))
 
 

@@ -6,7 +6,6 @@ from typing import Any, Literal
 import msgspec
 
 from softcheck.report import content, figures
-from softcheck.report.ci import annotation
 from softcheck.report.markdown import escape, table_row
 from softcheck.report.model import Environment, Report, ShapeSpeed, SpeedFigures, SpeedReport, VariantResult
 from softcheck.report.output import PLAIN, Display
@@ -251,6 +250,8 @@ def render_json(comparison: Comparison, _display: Display = PLAIN) -> str:
 
 def render_github(comparison: Comparison, _display: Display = PLAIN) -> str:
     """Workflow commands of GitHub Actions: an error for each regression, a warning for what is ambiguous, then a notice."""
+    from softcheck.report.ci import annotation
+
     levels: dict[Word, Literal["error", "warning"]] = {"REGRESSION": "error", "AMBIGUOUS": "warning"}
     lines = [
         annotation(
