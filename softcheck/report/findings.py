@@ -70,13 +70,12 @@ def witness_of(
     fmt: Format,
     declaration: Declaration,
     *,
-    number: int | None = None,
     operation: Operation | None = None,
 ) -> Witness:
-    """The element that shows a maximum, with the exact value at it; ``row`` holds the bit patterns of its row, ``number`` its place."""
+    """The element that shows a maximum, with the exact value at it; ``row`` holds the bit patterns of its row."""
     return Witness(
         case=case_id,
-        row=worst.row if number is None else number,
+        row=worst.row,
         column=worst.column,
         input_bits=worst.input_bits,
         output_bits=worst.output_bits,

@@ -43,14 +43,12 @@ def load_saved(path: str | Path) -> Report | SpeedReport | Trace:
     """Read what ``report``, ``bench`` or ``trace`` saved; raises UsageError as ``load`` does."""
     data = _read(path)
     try:
-        found = msgspec.json.decode(data)
+        kind = msgspec.json.decode(data, type=dict[str, Any]).get("kind")
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        found = None
-    if isinstance(found, dict) and found.get("kind") == "speed":
+        kind = None
+    if kind == "speed":
         return _parsed(data, SpeedReport, str(path))
-    if isinstance(found, dict) and found.get("kind") == "trace":
-        return _parsed(data, Trace, str(path))
-    return _parsed(data, Report, str(path))
+    return _parsed(data, Trace, str(path)) if kind == "trace" else _parsed(data, Report, str(path))
 
 
 def _read(path: str | Path) -> bytes:
