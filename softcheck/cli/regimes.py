@@ -52,10 +52,16 @@ def command(
         speed=False,
     )
     with progress.shown() as events:
-        rows = build(check(options, events), command=command_line()).variants
+        run = check(options, events)
+    rows = build(run, command=command_line()).variants
     for row in rows:
         if row.reason is not None:
-            click.echo(f"softcheck: {row.name}: {row.reason}", err=True)
+            undeclared = (
+                f", not {dtype}"
+                if row.name in run.declarations and dtype not in run.declarations[row.name].dtypes
+                else ""
+            )
+            click.echo(f"softcheck: {row.name}: {row.reason}{undeclared}", err=True)
     shown = [row for row in rows if row.was_run]
     write("\n".join(map(_text, shown)), output)
     is_broken = any(finding.known is None for row in shown for finding in row.findings)

@@ -9,7 +9,7 @@ import msgspec
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import weaker_by_design
-from softcheck.judge.merge import merge
+from softcheck.judge.measurement import merge
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.outcome import Coverage, RandomRows, coverage_of
 from softcheck.report import notes, probes

@@ -11,8 +11,7 @@ import msgspec
 from softcheck.cases.exhaustive import Domain
 from softcheck.contract import FindingKind
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
-from softcheck.judge.measurement import Measurement
-from softcheck.judge.merge import merge
+from softcheck.judge.measurement import Measurement, merge
 from softcheck.run.fingerprint import changed
 from softcheck.run.journal import Journal
 from softcheck.run.patience import MOST_DEATHS, Over

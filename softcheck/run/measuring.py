@@ -32,11 +32,9 @@ from softcheck.contract import Violation
 from softcheck.errors import TooLittleMemoryError, UninterpretableError, UsageError
 from softcheck.judge import peers as peers_
 from softcheck.judge.by_contract import breaks_bounds, by_contract, judge_call, judge_in_place
-from softcheck.judge.contracts import contract_of
-from softcheck.judge.fitting import candidates
+from softcheck.judge.contracts import candidates, contract_of
 from softcheck.judge.judge import judge
-from softcheck.judge.measurement import Measurement, unmeasured
-from softcheck.judge.merge import merge, shifted
+from softcheck.judge.measurement import Measurement, merge, shifted, unmeasured
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import Operation
 from softcheck.probes.diagnose import Attempt, diagnose

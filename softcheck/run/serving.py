@@ -18,8 +18,7 @@ from softcheck.cases.check import check_layout
 from softcheck.contract import FindingKind
 from softcheck.errors import NothingRunError, UninterpretableError, UsageError, WithoutKernelError
 from softcheck.judge.judge import reference
-from softcheck.judge.measurement import Measurement, unmeasured
-from softcheck.judge.merge import merge, shifted
+from softcheck.judge.measurement import Measurement, merge, shifted, unmeasured
 from softcheck.run import timing
 from softcheck.run.measuring import Measuring, compare_orders, try_width
 from softcheck.run.protocol import (

@@ -39,4 +39,4 @@ def test_nothing_to_run_exits_3(tmp_path):
     )
     done = softcheck("regimes", f"{only}:softmax", "--dtype", "float32", "--device", "interpreter")
     assert done.returncode == 3
-    assert "declares float16" in done.stderr
+    assert "declares float16, not float32" in done.stderr
