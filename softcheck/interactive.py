@@ -111,12 +111,7 @@ def check(
 
 
 def spec_of(function: Any) -> str:
-    """The name by which a worker process imports an object: ``FILE:NAME``, or ``PACKAGE.MODULE:NAME`` for a package's.
-
-    What no file defines at its top level, as in a notebook or inside a function, is written to a file of softcheck's own.
-
-    Raises UsageError if it can't be, or in a worker process, which is importing the module that asks.
-    """
+    """The name by which a worker process imports an object, written to a file of softcheck's own if it must be; UsageError if it can't be."""
     from softcheck.variants.module_text import defines
 
     if is_importing():

@@ -1,16 +1,17 @@
 """Objects that the pytest fixtures hand to a test: one variant in one dtype, and the cases to judge it on."""
 
 import shlex
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 import pytest
 
-from softcheck.cases.case import GENERATED, Case
-from softcheck.report.model import Cause, Finding, VariantResult
+from softcheck.cases.case import Case
+from softcheck.report.content import FindingGroup
+from softcheck.report.model import Finding, VariantResult
 from softcheck.report.suite import JudgedTest, suite_report
+from softcheck.report.table import group_lines
 from softcheck.run.generate import generate
 from softcheck.run.plan import left_out
 from softcheck.run.probing import run_probe, time_share
@@ -77,11 +78,7 @@ class _Subject:
         return f"{self.variant} was given up: {over.why}"
 
     def conclude(self, declaration: Declaration) -> None:
-        """Ends the test where something was found in what it has judged, and returns where nothing was.
-
-        It fails with the causes of what was found. Else it is an expected failure where a declared defect showed. Else it
-        is skipped where sizes are refused, unless every size is promised.
-        """
+        """Fails with causes, expects a failure of declared defects, skips refused sizes, and returns where nothing was found."""
         judged = self.judged
         count = len(judged.results)
         found = around(self.session, self.variant, declaration, self.dtype, judged.results, judged.probed)
@@ -106,11 +103,7 @@ class _Subject:
         return report.variants[0]
 
     def _fail(self, broken: Sequence[Finding]) -> NoReturn:
-        """Ends the test with the causes of what was found.
-
-        Where an earlier test of this variant and dtype has failed of the same causes, this one is an expected failure that
-        points to it.
-        """
+        """Fails with the causes of what was found, or expects the failure if an earlier test has failed of all of them."""
         told = self.told.setdefault((self.variant, self.dtype), Told())
         if not told.judged and not self.given_up():
             # The quick probe of widths names the widths that fail.
@@ -119,7 +112,8 @@ class _Subject:
             self.judged.probed += [] if result is None else [result]
         told.judged.append(self.judged)
         own = {finding.id for finding in broken}
-        causes = [cause for cause in self._row(told.judged).causes if own.intersection(cause.findings)]
+        row = self._row(told.judged)
+        causes = [cause for cause in row.causes if own.intersection(cause.findings)]
         earlier = [next((told.tests[id_] for id_ in cause.findings if id_ in told.tests), None) for cause in causes]
         told.tests |= {id_: self.name for id_ in own if id_ not in told.tests}
         explained = {id_ for cause in causes for id_ in cause.findings}
@@ -128,7 +122,8 @@ class _Subject:
             pytest.xfail(f"{earlier[0]} failed of the same cause: {causes[0].text}")
         lines = [f"{self.variant}, {self.dtype}: {len(broken)} broken promise{'' if len(broken) == 1 else 's'}"]
         for cause in causes[:_SHOWN_CAUSES]:
-            lines += _cause_lines(cause, [each for each in broken if each.id in cause.findings])
+            group = FindingGroup(row, tuple(each for each in broken if each.id in cause.findings), cause)
+            lines += [f"  {line}" for line in group_lines(group)]
         if len(causes) > _SHOWN_CAUSES:
             lines.append(
                 f"  and {len(causes) - _SHOWN_CAUSES} more causes: see softcheck report {shlex.quote(self.variant)}"
@@ -237,19 +232,3 @@ class GeneratedAccuracy(_Subject):
         elif (given_up := self.given_up()) is not None:
             pytest.fail(given_up, pytrace=False)
         self.conclude(declaration)
-
-
-def _cause_lines(cause: Cause, found: Sequence[Finding]) -> list[str]:
-    """The cause, its fix, one finding that shows it with its command, and the others by kind."""
-    # A single element says more than a sum, and a saved case runs again as it is.
-    first = min(found, key=lambda finding: (finding.column is None, finding.case.startswith(f"{GENERATED}/")))
-    kinds = ", ".join(
-        f"{kind} \N{MULTIPLICATION SIGN}{count}" for kind, count in Counter(str(f.kind) for f in found).items()
-    )
-    return [
-        f"  {cause.text}",
-        *([f"    fix: {cause.mend}"] if cause.mend else []),
-        f"    {first.kind} on {first.case}: {first.message}",
-        f"    {first.reproduce}",
-        *([f"    in all {kinds}; softcheck explain {first.kind} says more"] if len(found) > 1 else []),
-    ]

@@ -10,21 +10,19 @@ from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_
 from softcheck.cli.options import (
     INTERRUPTED,
     ClusterChoice,
+    Output,
     cluster_options,
-    format_option,
     opened,
-    output_option,
+    output_options,
     seed_option,
     variant_options,
 )
 from softcheck.errors import UsageError
-from softcheck.report import ci
 from softcheck.report.build import command_line
-from softcheck.report.formats import SPEED_FORMATS, render
+from softcheck.report.formats import SPEED_FORMATS
 from softcheck.report.model import TORCH, SpeedReport
-from softcheck.report.output import check_writable, write
 from softcheck.report.reproduce import environment
-from softcheck.report.speed_build import means, shape_speed
+from softcheck.report.speed import means, shape_speed
 from softcheck.run.bench import BenchOptions, BenchRun, bench
 from softcheck.speed.samples import DEFAULT, SWEEPS, Shape, parse
 from softcheck.variants.registry import resolve
@@ -62,8 +60,7 @@ def _shapes(_context: click.Context, _option: click.Parameter, value: str | None
 )
 @cluster_options
 @click.option("--profile", is_flag=True, help="Launch one VARIANT on one shape exactly once, for a profiler.")
-@format_option(SPEED_FORMATS)
-@output_option
+@output_options(SPEED_FORMATS)
 def command(
     *,
     names: tuple[str, ...],
@@ -76,14 +73,12 @@ def command(
     time_limit: float,
     cluster: ClusterChoice,
     profile: bool,
-    output_format: str,
-    output: str,
+    output: Output,
 ) -> None:
     """Time variants (all built-in ones if left out) in the same rounds as torch.softmax and a device copy.
 
     Needs a GPU; exits with 3 without one. Every timed call has a fresh input outside the cache and a checked output.
     """
-    check_writable(output)
     dtypes = dtype or ("float16",)
     chosen = tuple(dict.fromkeys([*shapes, *(shape for name in sweep for shape in SWEEPS[name])]))
     if profile:
@@ -102,8 +97,7 @@ def command(
     with opened(cluster, options.variants) as devices, progress.shown() as events:
         run = bench(options, events, devices)
     report = speed_report(run, against, command_line())
-    write(render(report, output_format), output)
-    ci.add_step_summary(lambda: render(report, "markdown"))
+    output.write(report)
     for error in report.errors:
         click.echo(f"softcheck: {error}", err=True)
     sys.exit(INTERRUPTED if run.interrupted else _exit_code(report))

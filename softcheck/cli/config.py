@@ -89,10 +89,7 @@ def _hint(name: str, known: list[str]) -> str:
 
 
 def checked(where: str, parameter: click.Parameter, value: Any) -> Any:
-    """Returns a file's setting in the type of its option. One value and a list of one stand for each other.
-
-    Raises UsageError, which begins with ``where``, for a setting that the option does not take.
-    """
+    """Returns a file's setting in the type of its option; raises UsageError, which begins with ``where``, for one that it does not take."""
     many = parameter.nargs != 1 or getattr(parameter, "multiple", False)
     if isinstance(value, list) and len(value) == 1 and not many:
         (value,) = value
@@ -119,10 +116,7 @@ def checked(where: str, parameter: click.Parameter, value: Any) -> Any:
 
 
 def table_above(start: Path) -> tuple[Path, dict[str, Any]] | None:
-    """``[tool.softcheck]`` of the first pyproject.toml in a folder or above it, with its path; None where there is none.
-
-    Raises UsageError for a file that can't be read.
-    """
+    """``[tool.softcheck]`` of the nearest pyproject.toml, with its path; None where there is none. Raises UsageError if it can't be read."""
     for folder in (start, *start.parents):
         path = folder / "pyproject.toml"
         if not path.is_file():
@@ -165,11 +159,7 @@ class ConfiguredCommand(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Reads the configuration, then the options.
-
-        Raises UsageError for a key that no command knows, and for a value that this command does not take, unless the command
-        line or the environment gives another: two commands may take different values for one name.
-        """
+        """Reads the configuration, then the options; raises UsageError for an unknown key, or a value that nothing else on this command replaces."""
         root = self if parent is None else parent.find_root().command
         completing = bool(extra.get("resilient_parsing"))
         for sentence in () if completing else unknown_variables(root):

@@ -6,33 +6,30 @@ import sys
 from pathlib import Path
 
 import click
-import msgspec
 
 from softcheck.cases.exhaustive import Domain, domain
 from softcheck.cli import progress
 from softcheck.cli.config import ConfiguredCommand, dtype_option
 from softcheck.cli.options import (
     ClusterChoice,
+    Output,
     cluster_options,
     device_option,
-    format_option,
     jobs_option,
     opened,
-    output_option,
+    output_options,
     variant_options,
 )
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import unmeasured
-from softcheck.report import ci
-from softcheck.report.build import command_line, exit_code
-from softcheck.report.exhaustive import build, row_command
-from softcheck.report.formats import FORMATS, render
-from softcheck.report.notes import calls
-from softcheck.report.output import check_writable, display_of, write
+from softcheck.report.build import build, command_line, exit_code
+from softcheck.report.findings import row_command
+from softcheck.report.formats import FORMATS
 from softcheck.run.exhaust import Exhausted, ExhaustHeader, Parts, exhaust, rows_of_a_part
 from softcheck.run.fingerprint import fingerprints
 from softcheck.run.first_look import Look, look, show_any_order
 from softcheck.run.journal import read_header
+from softcheck.run.model import Run, RunOptions
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
@@ -59,8 +56,7 @@ _MOST_WITHOUT_A_GPU = 2**32
 @device_option
 @cluster_options
 @jobs_option
-@format_option(FORMATS)
-@output_option
+@output_options(FORMATS)
 def command(
     *,
     names: tuple[str, ...],
@@ -74,8 +70,7 @@ def command(
     device: DeviceChoice,
     cluster: ClusterChoice,
     jobs: int | None,
-    output_format: str,
-    output: str,
+    output: Output,
 ) -> None:
     """Judge every row of one to three columns in a 16-bit format; the maximum found is then the maximum there is.
 
@@ -89,7 +84,6 @@ def command(
 
     Without a GPU, pairs are taken from a sub-lattice of patterns at the edges of binades.
     """
-    check_writable(output)
     if journal is not None and len(names) > 1:
         raise UsageError("--journal is for one variant; leave it out and each gets its own below .softcheck")
     if differences and any_order:
@@ -116,10 +110,17 @@ def command(
         for result in results
         if result.domain.first < result.domain.total and result.left_out is None and result.refused is None
     ]
-    report = build(results, session.ready, command=command_line(), notes=notes)
-    report = msgspec.structs.replace(report, calls=calls(session.facts))
-    write(render(report, output_format, display_of(output)), output)
-    ci.add_step_summary(lambda: render(report, "markdown"))
+    run = Run(
+        options=RunOptions(variants=names, dtypes=(dtype,), cases=(), whole_corpus=False),
+        ready=session.ready,
+        declarations={result.variant: result.declaration for result in results},
+        facts=session.facts,
+        exhausted=results,
+        notes=notes,
+        seconds=sum(result.seconds for result in results),
+    )
+    report = build(run, command=command_line())
+    output.write(report)
     sys.exit(exit_code(report))
 
 
@@ -181,10 +182,7 @@ def _nothing(name: str, declaration: Declaration, judged: Domain, why: str) -> E
 
 
 def _tell(session: Session, declaration: Declaration, judged: Domain, first: Look, left: int) -> None:
-    """Says on standard error what the adversarial rows came to, and under the interpreter how long the others will take.
-
-    On a GPU the few rows say nothing of the speed of many.
-    """
+    """Says on standard error what the adversarial rows came to, and under the interpreter how long the others will take."""
     if first.result is None:
         return
     name, backend = first.result.variant, session.ready.backend

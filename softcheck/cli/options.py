@@ -13,7 +13,9 @@ import click
 from softcheck.cli.config import NumberRange
 from softcheck.errors import UsageError
 from softcheck.operations.registry import check_name
-from softcheck.report.compare import Tolerances
+from softcheck.report.compare import Comparison, Tolerances
+from softcheck.report.formats import Result, formats_of, render
+from softcheck.report.output import check_writable, display_of, write
 from softcheck.run.process import DeviceChoice
 from softcheck.variants.place import refuse_misnamed
 from softcheck.variants.registry import BUILTIN_OF, resolve, with_call, with_declared
@@ -42,16 +44,7 @@ device_option = click.option(
     "--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True
 )
 
-output_option = click.option(
-    "--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out."
-)
-
 jobs_option = click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
-
-
-def format_option(names: Iterable[str]) -> Callable[[Command], Command]:
-    """``--format``, one of these names, as the parameter ``output_format``."""
-    return click.option("--format", "output_format", type=click.Choice(list(names)), default="table", show_default=True)
 
 
 def flags(helps: Mapping[str, str]) -> Callable[[Command], Command]:
@@ -81,6 +74,36 @@ def gathered(into: str, make: Callable[..., object], *options: Callable[..., Any
         return cast("Command", decorated)
 
     return decorate
+
+
+class Output:
+    """Where the result of a command goes, and in which format; raises UsageError for a place that can't be written."""
+
+    def __init__(self, output: str, output_format: str = "table") -> None:
+        """Takes the values of ``--output`` and ``--format``."""
+        check_writable(output)
+        self.path, self.format = output, output_format
+
+    def write(self, result: Result, baseline: Comparison | None = None, *, summary: bool = True) -> None:
+        """Writes a result, and its Markdown, if it has such a format, to the ``summary`` of a step of GitHub Actions."""
+        write(render(result, self.format, display_of(self.path), baseline), self.path)
+        if summary and "markdown" in formats_of(result):
+            from softcheck.report import ci
+
+            ci.add_step_summary(lambda: render(result, "markdown"))
+
+
+output_option = click.option(
+    "--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out."
+)
+
+
+def output_options(names: Iterable[str]) -> Callable[[Command], Command]:
+    """``--format``, one of these names, and ``--output``, as the parameter ``output``."""
+    choice = click.option(
+        "--format", "output_format", type=click.Choice(list(names)), default="table", show_default=True
+    )
+    return gathered("output", Output, choice, output_option)
 
 
 limit_options = gathered(
@@ -115,10 +138,7 @@ def seed_of(value: Any) -> int | None:
 
 
 def seed(value: Any) -> int | str:
-    """Converts a setting to a seed; ``random`` stays a word until the option's callback draws.
-
-    Raises click's BadParameter for anything else.
-    """
+    """Converts a setting to a seed, or to ``random``, which the callback draws; raises click's BadParameter for anything else."""
     if seed_of(value) is None:
         raise click.BadParameter(f"{value!r} is no seed; expected {EXPECTED}")
     return RANDOM if value == RANDOM else int(value)
@@ -154,12 +174,7 @@ def _checked(_context: click.Context, _option: click.Parameter, value: str | Non
 
 
 def variant_options(*, built_in: bool = False, required: bool = True) -> Callable[[Command], Command]:
-    """``VARIANT...``, ``--variant``, ``--operation``, ``--call``, ``--declare`` and ``--backward``; the command gets the chosen ``names``.
-
-    Each name holds its call and its promises. If none is chosen, the names are those of all variants that are ``built_in`` for the
-    operation; else, if one is ``required``, click's UsageError is raised. UsageError is raised for an unknown variant, operation or
-    call.
-    """
+    """``VARIANT...``, ``--variant``, ``--operation``, ``--call``, ``--declare`` and ``--backward`` as ``names``, by default those ``built_in``; raises UsageError for unknown ones."""
 
     def names(
         specs: tuple[str, ...], variant: tuple[str, ...], operation: str | None, call: str | None, declare: str | None
@@ -217,11 +232,7 @@ def _chosen(
     declare: str | None,
     otherwise: Sequence[str],
 ) -> Sequence[str]:
-    """The chosen variants as they are named.
-
-    What stands on the command line without ``--variant`` counts for the setting ``variant``: variants from the environment
-    or pyproject.toml are left out beside it.
-    """
+    """The chosen variants as they are named; those typed without ``--variant`` win over settings of that name elsewhere."""
     if specs:
         typed = context.get_parameter_source("variant") is click.core.ParameterSource.COMMANDLINE
         variant = (*specs, *(variant if typed else ()))

@@ -9,11 +9,16 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
 
 from softcheck.cases.case import Case
-from softcheck.report.probes import probe_command
-from softcheck.report.reproduce import in_time, reproduce_command
+from softcheck.report.reproduce import in_time, probe_command, reproduce_command
 from softcheck.run.model import Events, FirstFinding, Standing
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 SECONDS = 10.0
 """Between two lines where standard error is no terminal."""
@@ -22,111 +27,83 @@ SECONDS = 10.0
 @contextmanager
 def shown(corpora: Sequence[str] = ()) -> Iterator[Events]:
     """Events that are shown while the block runs. ``corpora`` are those that commands name which show a finding again."""
-    with _on_a_terminal(corpora) if sys.stderr.isatty() else _in_lines(corpora) as events:
-        yield events
-
-
-def _line_of(first: FirstFinding, corpora: Sequence[str]) -> str:
-    """Variant, dtype, kind and case, and the command with which the report's end shows it again too."""
-    made_by = first.made_by
-    if isinstance(made_by, Case):
-        again = reproduce_command(first.variant, made_by, first.backend, corpora)
-    else:
-        again = probe_command(made_by, first.backend)
-    return f"{first.variant} {first.dtype}: {first.kind} at {first.where}; {in_time(again, first.kind, first.seconds_per_call)}"
-
-
-@contextmanager
-def _on_a_terminal(corpora: Sequence[str]) -> Iterator[Events]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("starting", total=None)
-        verdicts: dict[tuple[str, str], TaskID] = {}
-
-        def stage(name: str) -> None:
-            bar.reset(task, description=name, total=None)
-
-        def progress(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        def standing(now: Standing) -> None:
-            row = verdicts.get((now.variant, now.dtype))
-            if row is None:
-                row = verdicts[now.variant, now.dtype] = bar.add_task("", total=None, visible=True)
-            bar.update(row, description=str(now), completed=now.results)
-
-        def found(first: FirstFinding) -> None:
-            # Unwrapped, so that the command can be copied.
-            bar.console.print(_line_of(first, corpora), markup=False, highlight=False, soft_wrap=True)
-
-        def told(line: str) -> None:
-            bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-        yield Events(stage, progress, standing, found, told)
-
-
-@contextmanager
-def _in_lines(corpora: Sequence[str]) -> Iterator[Events]:
-    begun = time.monotonic()
-    now = {"stage": "starting", "done": ""}
-    standings: dict[tuple[str, str], Standing] = {}
+    told = _Progress(corpora)
     over = threading.Event()
-    first: list[tuple[float, int]] = []
-    """The time and the count from which on the rate of a stage is told: in its first part a GPU compiles and loads."""
-
-    def stage(name: str) -> None:
-        now.update(stage=name, done="")
-        first.clear()
-
-    def progress(done: int, total: int) -> None:
-        if done and not first:
-            first.append((time.monotonic(), done))
-        since, before = first[0] if first else (0.0, done)
-        each = (time.monotonic() - since) / (done - before) if done > before else None
-        left = "" if each is None else f", about {timedelta(seconds=round(each * (total - done)))} left"
-        now.update(done=f", {done} of {total}{left}")
-
-    def standing(latest: Standing) -> None:
-        standings[latest.variant, latest.dtype] = latest
-
-    def found(first: FirstFinding) -> None:
-        told(_line_of(first, corpora))
-
-    def told(line: str) -> None:
-        sys.stderr.write(f"softcheck: {line}\n")
-        sys.stderr.flush()
 
     def tell() -> None:
         while not over.wait(SECONDS):
-            broken = sum(bool(each.kinds) for each in standings.values())
-            said = f"; {broken} of {len(standings)} verdicts fail so far" if standings else ""
-            seconds = time.monotonic() - begun
-            sys.stderr.write(f"softcheck: {seconds:.0f} s: {now['stage']}{now['done']}{said}\n")
-            sys.stderr.flush()
+            told.line(told.in_words())
 
-    thread = threading.Thread(target=tell, daemon=True)
-    thread.start()
+    if not told.is_terminal:
+        threading.Thread(target=tell, daemon=True).start()
     try:
-        yield Events(stage, progress, standing, found, told)
+        with told.bar:
+            yield Events(told.stage, told.progress, told.standing, told.found, told.line)
     finally:
         over.set()
-        thread.join()
+
+
+class _Progress:
+    """The stage that runs, and the verdicts so far."""
+
+    def __init__(self, corpora: Sequence[str]) -> None:
+        from rich import progress
+        from rich.console import Console
+
+        self.is_terminal = sys.stderr.isatty()
+        self.bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not self.is_terminal,
+            # The rate is that of a whole stage, but for its first part, in which a GPU compiles and loads.
+            speed_estimate_period=1e9,
+        )
+        self._corpora = corpora
+        self._begun = time.monotonic()
+        self._task = self.bar.add_task("starting", total=None)
+        self._verdicts: dict[tuple[str, str], TaskID] = {}
+        self._standings: dict[tuple[str, str], Standing] = {}
+
+    def stage(self, name: str) -> None:
+        self.bar.reset(self._task, description=name)
+
+    def progress(self, done: int, total: int) -> None:
+        self.bar.update(self._task, completed=done, total=total)
+
+    def standing(self, now: Standing) -> None:
+        of = now.variant, now.dtype
+        self._standings[of] = now
+        if of not in self._verdicts:
+            self._verdicts[of] = self.bar.add_task("", total=None)
+        self.bar.update(self._verdicts[of], description=str(now), completed=now.results)
+
+    def line(self, text: str) -> None:
+        if self.is_terminal:
+            # Unwrapped, so that a command can be copied.
+            self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            click.echo(f"softcheck: {text}", err=True)
+
+    def found(self, first: FirstFinding) -> None:
+        """Variant, dtype, kind and case, and the command with which the report's end shows it again too."""
+        made_by = first.made_by
+        if isinstance(made_by, Case):
+            again = reproduce_command(first.variant, made_by, first.backend, self._corpora)
+        else:
+            again = probe_command(made_by, first.backend)
+        again = in_time(again, first.kind, first.seconds_per_call)
+        self.line(f"{first.variant} {first.dtype}: {first.kind} at {first.where}; {again}")
+
+    def in_words(self) -> str:
+        """The stage, how far it is, and how many verdicts fail so far."""
+        now = self.bar.tasks[0]
+        done = f", {now.completed:.0f} of {now.total or 0:.0f}" if now.completed else ""
+        left = "" if now.time_remaining is None else f", about {timedelta(seconds=round(now.time_remaining))} left"
+        broken = sum(bool(each.kinds) for each in self._standings.values())
+        said = f"; {broken} of {len(self._standings)} verdicts fail so far" if self._standings else ""
+        return f"{time.monotonic() - self._begun:.0f} s: {now.description}{done}{left}{said}"

@@ -1,6 +1,5 @@
 """``softcheck regimes``: the paths that variants take, for which shapes, and what was judged in each."""
 
-import contextlib
 import sys
 
 import click
@@ -8,12 +7,13 @@ import click
 from softcheck.cli import progress
 from softcheck.cli.config import ConfiguredCommand, dtype_option
 from softcheck.cli.options import NOTHING_RAN, device_option, output_option, seed_option, variant_options
-from softcheck.probes.outcome import Conclusion, coverage_of
+from softcheck.report.build import build, command_line
+from softcheck.report.figures import plural
+from softcheck.report.model import VariantResult
 from softcheck.report.output import check_writable, write
-from softcheck.run.probing import run_probe
+from softcheck.run.check import check
+from softcheck.run.model import RunOptions
 from softcheck.run.process import DeviceChoice
-from softcheck.run.protocol import ProbeTask
-from softcheck.run.session import Session
 
 _PROBE = "regimes"
 
@@ -40,33 +40,37 @@ def command(
     follow the input's size, and run the same lines. The report's probe of the same name judges each regime.
     """
     check_writable(output)
-    texts, broken = [], False
-    with contextlib.closing(Session(device, jobs=1)) as session, progress.shown() as events:
-        for name in names:
-            events.stage(f"exploring {name}")
-            declaration = session.load(name, (dtype,))
-            if isinstance(declaration, str):
-                click.echo(f"softcheck: {name}: {declaration}", err=True)
-                continue
-            if dtype not in declaration.dtypes:
-                click.echo(f"softcheck: {name} declares {', '.join(declaration.dtypes)}, not {dtype}", err=True)
-                continue
-            result = run_probe(
-                session,
-                ProbeTask(variant=name, dtype=dtype, probe=_PROBE, effort="quick" if quick else "normal", seed=seed),
+    options = RunOptions(
+        variants=names,
+        dtypes=(dtype,),
+        cases=(),
+        whole_corpus=False,
+        probes=(_PROBE,),
+        effort="quick" if quick else "normal",
+        device=device,
+        seed=seed,
+        speed=False,
+    )
+    with progress.shown() as events:
+        run = check(options, events)
+    rows = build(run, command=command_line()).variants
+    for row in rows:
+        if row.reason is not None:
+            undeclared = (
+                f", not {dtype}"
+                if row.name in run.declarations and dtype not in run.declarations[row.name].dtypes
+                else ""
             )
-            if result is not None:
-                texts.append(_text(name, dtype, result.conclusion))
-                found = ((shown.violation, result.case_id(shown.label)) for shown in result.conclusion.findings)
-                backend = session.ready.backend
-                broken |= any(declaration.explanation(v, case_id, dtype, backend) is None for v, case_id in found)
-    write("\n".join(texts), output)
-    sys.exit(NOTHING_RAN if not texts else int(broken))
+            click.echo(f"softcheck: {row.name}: {row.reason}{undeclared}", err=True)
+    shown = [row for row in rows if row.was_run]
+    write("\n".join(map(_text, shown)), output)
+    is_broken = any(finding.known is None for row in shown for finding in row.findings)
+    sys.exit(int(is_broken) if shown else NOTHING_RAN)
 
 
-def _text(name: str, dtype: str, found: Conclusion) -> str:
-    lines = [f"{name}, {dtype}: {len(found.regimes)} regime{'s' * (len(found.regimes) != 1)}"]
-    for regime in found.regimes:
+def _text(row: VariantResult) -> str:
+    lines = [f"{row.name}, {row.dtype}: {plural(len(row.seen_regimes), 'regime')}"]
+    for regime in row.seen_regimes:
         rows, columns = regime.narrowest
         lines += [
             f"  {regime.words}",
@@ -75,14 +79,12 @@ def _text(name: str, dtype: str, found: Conclusion) -> str:
         ]
         if not regime.shapes:
             lines.append("    not judged: its shapes cost more than the budget")
-    if not found.regimes:
+    if not row.seen_regimes:
         lines.append("  none was found: the function could not be called without launching its kernels")
-    coverage = coverage_of([found])
-    if coverage is not None:
+    if (coverage := row.coverage) is not None:
         lines.append(f"  ran {coverage.run} of {coverage.lines} lines of its own code")
         lines += [f"    never run: {words}" for words in coverage.never]
         if coverage.conditions:
             lines.append(f"  {coverage.both_ways} of {coverage.conditions} conditions came out both ways")
             lines += [f"    {words}" for words in coverage.one_sided]
-    lines += [f"  {shown.violation.kind}: {shown.violation.message}" for shown in found.findings]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *(f"  {finding.kind}: {finding.message}" for finding in row.findings)]) + "\n"

@@ -17,9 +17,11 @@ from softcheck.cli.options import (
     INTERRUPTED,
     NOTHING_RAN,
     ClusterChoice,
+    Output,
     cluster_options,
     device_option,
     flags,
+    gathered,
     jobs_option,
     limit_options,
     opened,
@@ -35,7 +37,7 @@ from softcheck.report.compare import Comparison, Tolerances, compare
 from softcheck.report.formats import FORMATS, render
 from softcheck.report.json_format import load_any
 from softcheck.report.model import Report
-from softcheck.report.output import check_writable, display_of, write
+from softcheck.report.output import write
 from softcheck.report.traces import with_traces
 from softcheck.run import forking
 from softcheck.run.check import check
@@ -139,10 +141,14 @@ _FLAGS = {
     help="Demand that calls run so many of the lines of each variant's own code. Lines count alone; what came of conditions "
     "is a note.",
 )
-@click.option(
-    "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."
+@gathered(
+    "output",
+    Output,
+    click.option(
+        "--format", "output_format", default="table", callback=_format, show_default=True, help=", ".join(FORMATS) + "."
+    ),
+    output_option,
 )
-@output_option
 @click.option(
     "--trace/--no-trace",
     default=None,
@@ -192,8 +198,7 @@ def command(
     check_heap: bool,
     speed: bool,
     dry_run: bool,
-    output_format: str,
-    output: str,
+    output: Output,
     trace: bool | None,
     timings: bool,
     baseline: str | None,
@@ -206,7 +211,6 @@ def command(
 
     Without a GPU the kernels run under Triton's interpreter: their logic is checked, not the GPU's arithmetic.
     """
-    check_writable(output)
     device = cluster.device(device)
     if cluster.is_wanted and in_order:
         raise UsageError("--in-order runs all calls in one process; leave out --gpus, --scheduler and --workers")
@@ -252,25 +256,24 @@ def command(
     if dry_run:
         with progress.shown(corpus) as events:
             plans = planned(options, events)
-        write("".join(f"{each}\n" for each in plans), output)
+        write("".join(f"{each}\n" for each in plans), output.path)
         sys.exit(NOTHING_RAN)
     keeping = resuming.keeping(click.get_current_context(), journal, resume)
     resuming.announce(keeping)
     with opened(cluster, names, jobs) as devices, progress.shown(corpus) as events:
         run = check(options, events, keeping, devices)
         report = build(run, command=command_line(), corpora=corpus)
-        if (output_format == "html" if trace is None else trace) and run.is_complete:
+        if (output.format == "html" if trace is None else trace) and run.is_complete:
             report = with_traces(report, cases, events, corpus, run.facts)
     comparison = None if before is None else compare(before, report, limits)
-    write(render(report, output_format, display_of(output), comparison), output)
-    ci.add_step_summary(lambda: render(report, "markdown"))
+    output.write(report, comparison)
     if save:
         _save(run)
     if timings:
         _say_timings(report, run)
     if not run.is_complete:
         resuming.say_how_to_go_on(keeping)
-    worse = comparison is not None and _is_worse(comparison, output_format)
+    worse = comparison is not None and _is_worse(comparison, output.format)
     sys.exit(INTERRUPTED if run.interrupted else _exit_code(report) or int(worse))
 
 
@@ -284,10 +287,7 @@ def _say_timings(report: Report, run: Run) -> None:
 
 
 def _is_worse(comparison: Comparison, output_format: str) -> bool:
-    """Prints the comparison with a baseline on standard error, since standard output may be the report's.
-
-    Where the report is drawn as annotations, so is the comparison.
-    """
+    """Prints the comparison with a baseline on standard error, as annotations where the report is drawn as such."""
     drawn = render(comparison, "github" if output_format == "github" else "table")
     click.echo(drawn, err=True, nl=False)
     ci.add_step_summary(lambda: render(comparison, "markdown"))
@@ -299,12 +299,7 @@ _SLOWEST = 5
 
 
 def _stages(probe: tuple[str, ...], *, no_probes: bool) -> tuple[bool, tuple[str, ...]]:
-    """Returns True if cases are run, and the probes that are run.
-
-    A user who chooses cases for this run wants no probes, and one who chooses probes wants no cases, unless both are
-    chosen. Settings in pyproject.toml hold for every run, so they choose among cases and probes without leaving the
-    others out.
-    """
+    """Returns True if cases are run, and the probes that are run: choosing one of them for this run leaves the other out."""
     context = click.get_current_context()
     cases_chosen = resuming.given(context, "globs", "family", "tag", "corpus")
     probes_chosen = resuming.given(context, "probe")

@@ -43,12 +43,7 @@ _META_KEY = "softcheck.resumed"
 
 
 def take_up(context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
-    """Eager callback of ``--resume``: the killed run's options become the defaults of this one.
-
-    The file counts as new from here on, so that no other run clears it away.
-
-    Raises UsageError where the file can't be read, is no journal, or holds options that this command does not take.
-    """
+    """Eager callback of ``--resume``: the killed run's options become the defaults of this one. Raises UsageError for no journal of this command."""
     if value is not None:
         settings = _checked(context.command, value, read_header(value, RunHeader).settings)
         with contextlib.suppress(OSError):
@@ -87,10 +82,7 @@ def keeping(context: click.Context, journal: Path | None, resume: Path | None) -
 
 
 def clear_away(folder: Path) -> None:
-    """Removes softcheck's own journals and copies of functions that no run has written to for ``DAYS_KEPT`` days.
-
-    Files of other names and links are left alone, as are files that can't be removed.
-    """
+    """Removes softcheck's own journals and copies of functions that no run has written to for ``DAYS_KEPT`` days, where they can be removed."""
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(folder)):
             with contextlib.suppress(OSError):

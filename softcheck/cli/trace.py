@@ -2,7 +2,6 @@
 
 import contextlib
 import shlex
-import sys
 
 import click
 
@@ -11,11 +10,10 @@ from softcheck.cases.corpus import default_corpora, load, select
 from softcheck.cases.importing import case_from_hex, case_from_numbers
 from softcheck.cli import progress
 from softcheck.cli.config import ConfiguredCommand, dtype_option
-from softcheck.cli.options import format_option, output_option, variant_options
+from softcheck.cli.options import Output, output_options, variant_options
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line
-from softcheck.report.formats import TRACE_FORMATS, render
-from softcheck.report.output import check_writable, display_of, write
+from softcheck.report.formats import TRACE_FORMATS
 from softcheck.run.session import Session
 from softcheck.run.tracing import trace
 
@@ -52,8 +50,7 @@ from softcheck.run.tracing import trace
     help="Cut the rows to so many columns; each width is another recording.",
 )
 @click.option("--column", "focus", type=click.IntRange(min=0), help="A column that each step shows.")
-@format_option(TRACE_FORMATS)
-@output_option
+@output_options(TRACE_FORMATS)
 def command(
     *,
     names: tuple[str, ...],
@@ -65,15 +62,13 @@ def command(
     rows: tuple[int, ...],
     widths: tuple[int, ...],
     focus: int | None,
-    output_format: str,
-    output: str,
+    output: Output,
 ) -> None:
     """Show step by step how a variant's Triton kernels compute a row, beside the exact value of each step.
 
     The kernels themselves run under Triton's interpreter, also where there is a GPU, and are recorded; nothing is enacted
     anew. Errors are in ULPs of the output's format. The exit code is 3 where the variant launches no Triton kernel.
     """
-    check_writable(output)
     if len(names) > 1:
         raise UsageError(f"{len(names)} variants are named; expected one, since a trace shows one")
     if sum(source is not None for source in (glob, values, bits)) != 1:
@@ -89,8 +84,7 @@ def command(
         found = trace(
             session, names[0], case, rows=rows or (0,), widths=widths, focus=focus, command=shlex.join(command_line())
         )
-    write(render(found, output_format, display_of(output)), output)
-    sys.exit(0)
+    output.write(found)
 
 
 def _saved(glob: str, dtype: str | None, corpus: tuple[str, ...]) -> Case:

@@ -1,7 +1,4 @@
-"""Meanings of each kind of finding, verdict, probe and column, in words that the report and ``softcheck explain`` share.
-
-``words.toml`` holds the words.
-"""
+"""Meanings of each kind of finding, verdict, probe and column, from ``words.toml``, for the report and ``softcheck explain``."""
 
 import re
 from functools import cache

@@ -6,13 +6,10 @@ A test suite uses it so::
     def test_softmax(accuracy):
         accuracy.check()
 
-    @pytest.mark.accuracy(variants=["my_kernels.py:softmax"], dtypes=["float16"])
-    def test_softmax_on_generated_cases(generated_accuracy):
-        generated_accuracy.search()
-
-which become one test per variant, dtype and case family and one per variant, dtype and probe; and one per variant and dtype.
-A test that passes without having called ``check()`` or ``search()`` has judged nothing, and fails. At the end stands one table of
-all that the tests have judged. A test that wants figures asks for ``softcheck_report`` beside one of these fixtures.
+which becomes one test per variant, dtype and case family and one per variant, dtype and probe; with ``generated_accuracy`` and
+``search()`` it becomes one per variant and dtype. A test that passes without having called ``check()`` or ``search()`` has judged
+nothing, and fails. At the end stands one table of all that the tests have judged. A test that wants figures asks for
+``softcheck_report`` beside one of these fixtures.
 """
 
 import os
@@ -23,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from softcheck.pytest_plugin import selection
-from softcheck.pytest_plugin.settings import add_options, settings_of
+from softcheck.pytest_plugin import settings
+from softcheck.pytest_plugin.settings import settings_of
 from softcheck.pytest_plugin.table import SuiteTable, attach
 
 if TYPE_CHECKING:
@@ -48,7 +45,7 @@ _SUBJECTS: "pytest.StashKey[dict[str, Accuracy | ProbedAccuracy | GeneratedAccur
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the options, which override the marker's arguments."""
-    add_options(parser)
+    settings.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -112,10 +109,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Makes one test per variant, dtype and family or probe for ``accuracy``.
-
-    For ``generated_accuracy``, it makes one test per variant and dtype.
-    """
+    """Makes one test per variant, dtype and family or probe for ``accuracy``, and one per variant and dtype for ``generated_accuracy``."""
     wanted = set(_FIXTURES) & set(metafunc.fixturenames)
     if not wanted:
         return
@@ -123,11 +117,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     marker = metafunc.definition.get_closest_marker("accuracy")
     try:
-        asked = selection.arguments(marker)
+        asked = settings.arguments(marker)
         if "accuracy" in wanted:
-            metafunc.parametrize("accuracy", selection.judged(metafunc.config, asked), indirect=True)
+            metafunc.parametrize("accuracy", settings.judged(metafunc.config, asked), indirect=True)
         if "generated_accuracy" in wanted:
-            metafunc.parametrize("generated_accuracy", selection.generated(metafunc.config, asked), indirect=True)
+            metafunc.parametrize("generated_accuracy", settings.generated(metafunc.config, asked), indirect=True)
     except UsageError as error:
         # pytest shows only the message of this exception.
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
@@ -169,10 +163,7 @@ def _fail_unjudged(why: str) -> NoReturn:
 
 
 def _is_marked(item: pytest.Item) -> bool:
-    """True if a test itself, not only its class or module, has the marker, and the marker is softcheck's.
-
-    A project that registers a marker of the same name means its own by it.
-    """
+    """True if a test itself, not only its class or module, has the marker, and the project registers none of its own by that name."""
     registered = {str(line) for line in item.config.getini("markers")} - {_MARKER}
     is_theirs = any(line.replace("(", ":").split(":")[0].strip() == "accuracy" for line in registered)
     return not is_theirs and any(mark.name == "accuracy" for mark in item.own_markers)
@@ -240,7 +231,7 @@ def generated_accuracy(request: pytest.FixtureRequest, softcheck_session: "Sessi
 
     variant, dtype = request.param
     settings = settings_of(request.config)
-    subject = GeneratedAccuracy(softcheck_session, variant, dtype, settings.examples, **_common(request))
+    subject = GeneratedAccuracy(softcheck_session, variant, dtype, settings.generate, **_common(request))
     request.node.stash.setdefault(_SUBJECTS, {})["generated_accuracy"] = subject
     return subject
 

@@ -1,8 +1,10 @@
 """Options of the pytest plugin: the command line, then the environment, then ``[tool.softcheck]`` in pyproject.toml."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,7 +26,7 @@ class Settings:
     """Choices by the command line or the environment; they override the marker."""
     defaults: dict[str, tuple[str, ...]]
     device: Any
-    examples: int
+    generate: int
     seed: int
     require_all_sizes: bool
 
@@ -32,36 +34,36 @@ class Settings:
 _SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 
 
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "variant": {"metavar": "NAME|FILE:FUNCTION"},
+    "dtype": {"metavar": "DTYPE"},
+    "family": {"metavar": "FAMILY"},
+    "case": {"metavar": "GLOB"},
+    "probe": {"metavar": "NAME", "help": "only these probes, and no saved cases"},
+    "generate": {"metavar": "N", "help": "generated cases per variant and dtype; 50 if left out"},
+    "seed": {
+        "metavar": "N|random",
+        "help": "number that all drawn inputs come from, 0 if left out; random draws one, which the header names",
+    },
+    "device": {
+        "metavar": "|".join(_DEVICES),
+        "help": "where the kernels run; auto, if left out: the GPU where there is one",
+    },
+    "require-all-sizes": {
+        "action": "store_true",
+        "default": None,
+        "help": "fail, rather than skip, where a variant refuses a case for its size",
+    },
+    "html": {"metavar": "FILE", "help": "also write what was judged as a page that a browser shows, offline"},
+}
+
+
 def add_options(parser: pytest.Parser) -> None:
     """Adds options that override the marker's arguments; the environment's ``SOFTCHECK_<OPTION>`` stand for them."""
     group = parser.getgroup("softcheck", "softcheck: accuracy of softmax kernels")
-    group.addoption("--softcheck-variant", action="append", default=[], metavar="NAME|FILE:FUNCTION")
-    group.addoption("--softcheck-dtype", action="append", default=[], metavar="DTYPE")
-    group.addoption("--softcheck-family", action="append", default=[], metavar="FAMILY")
-    group.addoption("--softcheck-case", action="append", default=[], metavar="GLOB")
-    group.addoption(
-        "--softcheck-probe", action="append", default=[], metavar="NAME", help="only these probes, and no saved cases"
-    )
-    group.addoption("--softcheck-generate", metavar="N", help="generated cases per variant and dtype; 50 if left out")
-    group.addoption(
-        "--softcheck-seed",
-        metavar="N|random",
-        help="number that all drawn inputs come from, 0 if left out; random draws one, which the header names",
-    )
-    group.addoption(
-        "--softcheck-device",
-        metavar="|".join(_DEVICES),
-        help="where the kernels run; auto, if left out: the GPU where there is one",
-    )
-    group.addoption(
-        "--softcheck-require-all-sizes",
-        action="store_true",
-        default=None,
-        help="fail, rather than skip, where a variant refuses a case for its size",
-    )
-    group.addoption(
-        "--softcheck-html", metavar="FILE", help="also write what was judged as a page that a browser shows, offline"
-    )
+    for name, attributes in _OPTIONS.items():
+        many = {"action": "append", "default": []} if name in _LISTS else {}
+        group.addoption(f"--softcheck-{name}", **many, **attributes)
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -82,7 +84,7 @@ def _read_settings(config: pytest.Config) -> Settings:
 
     found = table_above(config.rootpath)
     path, table = found or (config.rootpath, {})
-    if not set(table) <= {*_LISTS, "generate", "seed", "device", "require-all-sizes"}:
+    if not set(table) <= {*_LISTS, *_single()}:
         from softcheck.cli.main import cli
 
         check_names(path, table, cli)
@@ -98,41 +100,161 @@ def _read_settings(config: pytest.Config) -> Settings:
         for name in _LISTS
     }
 
-    def single(name: str, default: str) -> tuple[str, str]:
-        """A setting and where it comes from."""
-        option = config.getoption(f"--softcheck-{name}")
-        if option is not None:
-            return option, f"--softcheck-{name}"
-        if value := os.environ.get(variable(name)):
-            return value, variable(name)
-        return str(table.get(name, default)), f"{path}: [tool.softcheck] {name}"
-
-    device, where = single("device", "auto")
-    if device not in _DEVICES:
-        raise UsageError(f"{where} is {device!r}, expected one of: {', '.join(_DEVICES)}")
-    examples, where = single("generate", "50")
-    if not examples.isdecimal() or int(examples) < 1:
-        raise UsageError(f"{where} is {examples!r}, expected a number, at least 1")
-    promised, where = single("require-all-sizes", "false")
-    if str(promised).lower() not in _FLAGS:
-        raise UsageError(f"{where} is {promised!r}, expected true or false")
-    return Settings(
-        chosen=chosen,
-        defaults=defaults,
-        device=device,
-        examples=int(examples),
-        seed=_seed(config, *single("seed", "0")),
-        require_all_sizes=_FLAGS[str(promised).lower()],
-    )
-
-
-def _seed(config: pytest.Config, written: str, where: str) -> int:
-    from softcheck.cli.options import EXPECTED, seed_of
-    from softcheck.errors import UsageError
-
-    seed = seed_of(written)
-    if seed is None:
-        raise UsageError(f"{where} is {written!r}, expected {EXPECTED}")
+    values: dict[str, Any] = {}
+    for name, (default, expected, read) in _single().items():
+        written, where = config.getoption(f"--softcheck-{name}"), f"--softcheck-{name}"
+        if written is None:
+            written, where = os.environ.get(variable(name)) or None, variable(name)
+        if written is None:
+            written, where = str(table.get(name, default)), f"{path}: [tool.softcheck] {name}"
+        value = read(str(written))
+        if value is None:
+            raise UsageError(f"{where} is {written!r}, expected {expected}")
+        values[name.replace("-", "_")] = value
     # Workers of pytest-xdist get the options, and so the number that was drawn.
-    config.option.softcheck_seed = str(seed)
-    return seed
+    config.option.softcheck_seed = str(values["seed"])
+    return Settings(chosen=chosen, defaults=defaults, **values)
+
+
+def _single() -> dict[str, tuple[str, str, Callable[[str], Any]]]:
+    """Settings of one value: the default, what is expected in words, and a function that gives None for anything else."""
+    from softcheck.cli.options import EXPECTED, seed_of
+
+    return {
+        "device": ("auto", f"one of: {', '.join(_DEVICES)}", lambda text: text if text in _DEVICES else None),
+        "generate": ("50", "a number, at least 1", lambda text: int(text) or None if text.isdecimal() else None),
+        "require-all-sizes": ("false", "true or false", lambda text: _FLAGS.get(text.lower())),
+        "seed": ("0", EXPECTED, seed_of),
+    }
+
+
+if TYPE_CHECKING:
+    from softcheck.cases.case import Case
+
+_ARGUMENTS = ("variants", "dtypes", "families", "corpora", "probes")
+_WHAT_TO_WRITE = '@pytest.mark.accuracy(variants=["my_kernels.py:softmax"], dtypes=["float16"])'
+
+
+def arguments(marker: pytest.Mark | None) -> dict[str, tuple[str, ...]]:
+    """The marker's arguments, each a tuple of names; raises UsageError for a missing marker and for anything else."""
+    from softcheck.errors import UsageError, near_matches
+
+    if marker is None:
+        raise UsageError(
+            "the test asks for a fixture of softcheck and has no accuracy marker, which says what is judged; write above it "
+            f"{_WHAT_TO_WRITE}, or @pytest.mark.accuracy alone for all built-in variants"
+        )
+    if marker.args:
+        raise UsageError(f"the accuracy marker takes keywords, got {marker.args[0]!r}; write {_WHAT_TO_WRITE}")
+    asked: dict[str, tuple[str, ...]] = {}
+    for name, value in marker.kwargs.items():
+        if name not in _ARGUMENTS:
+            raise UsageError(f"accuracy marker: unknown argument {name!r}; {near_matches(name, list(_ARGUMENTS))}")
+        names = (value,) if isinstance(value, str) else value
+        if not isinstance(names, (list, tuple)) or not all(isinstance(item, str) for item in names):
+            raise UsageError(f"accuracy marker: {name}={value!r}; expected a list of names, as in {_WHAT_TO_WRITE}")
+        if not names and name != "probes":
+            raise UsageError(f"accuracy marker: {name} is empty; name at least one, or leave {name} out for all")
+        asked[name] = tuple(names)
+    return asked
+
+
+def judged(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
+    """Returns saved cases and probes. If only cases or only probes are chosen for this run, the other is left out."""
+    chosen = settings_of(config).chosen
+    cases_chosen, probes_chosen = chosen["family"] or chosen["case"] or chosen["corpus"], chosen["probe"]
+    saved = _saved(config, asked) if cases_chosen or not probes_chosen else []
+    return saved + (_probed(config, asked) if probes_chosen or not cases_chosen else [])
+
+
+def _names(config: pytest.Config, setting: str, of_marker: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Names chosen for this run, else by the marker, else by pyproject.toml; empty if all three leave it open."""
+    settings = settings_of(config)
+    return settings.chosen[setting] or (settings.defaults[setting] if of_marker is None else of_marker)
+
+
+def _probed(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
+    from softcheck.probes.registry import PROBES, check_name
+
+    of_marker = asked.get("probes")
+    if of_marker is None and (asked.get("families") or asked.get("corpora")):
+        of_marker = ()
+    names = _names(config, "probe", of_marker) or (tuple(PROBES) if of_marker is None else ())
+    return [
+        pytest.param((spec, dtype, probe), id=f"{written}-{dtype}-probe-{probe}")
+        for written, spec in _specs(config, asked).items()
+        for dtype in _dtypes(config, asked)
+        for probe in map(check_name, names)
+    ]
+
+
+def _saved(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
+    from softcheck.cases.case import refuse_changed
+    from softcheck.cases.corpus import default_corpora, load, select
+
+    cases = select(
+        load(_names(config, "corpus", asked.get("corpora")) or default_corpora(of_operations=False)),
+        dtypes=_dtypes(config, asked),
+        families=_names(config, "family", asked.get("families")),
+        globs=_names(config, "case", None),
+    )
+    refuse_changed(cases)
+    groups: dict[tuple[str, str], list[Case]] = {}
+    for case in cases:
+        groups.setdefault((case.dtype, case.family), []).append(case)
+    return [
+        pytest.param((spec, dtype, tuple(chosen)), id=f"{written}-{dtype}-{family}")
+        for written, spec in _specs(config, asked).items()
+        for (dtype, family), chosen in groups.items()
+    ]
+
+
+def generated(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
+    """Returns a parameter for each variant and dtype."""
+    return [
+        pytest.param((spec, dtype), id=f"{written}-{dtype}")
+        for written, spec in _specs(config, asked).items()
+        for dtype in _dtypes(config, asked)
+    ]
+
+
+def _specs(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    """Variants by the words of tests' ids; a path chosen for this run starts from the working folder, others from the root folder."""
+    from softcheck.variants.registry import BUILTIN, resolve
+
+    specs = _names(config, "variant", asked.get("variants")) or tuple(BUILTIN)
+    if settings_of(config).chosen["variant"]:
+        return {spec: resolve(spec).name for spec in specs}
+    return {spec: _resolved(config.rootpath, spec) for spec in specs}
+
+
+def _resolved(root: Path, spec: str) -> str:
+    """The name of a variant of a marker or pyproject.toml; raises UsageError, which says where its path starts."""
+    from softcheck.errors import UsageError
+    from softcheck.variants.registry import resolve
+
+    below = _below(root, spec)
+    try:
+        return resolve(spec if Path.cwd() == root else below).name
+    except UsageError as error:
+        if below == spec:
+            raise
+        where = f"a path in a marker starts from pytest's root folder {root}, not from the folder of the test"
+        raise UsageError(f"{error}; {where}") from None
+
+
+def _below(folder: Path, spec: str) -> str:
+    """Returns a spec whose file, if it names one, is looked for in a folder."""
+    from softcheck.variants.registry import split_call
+
+    named, call = split_call(spec)
+    location, colon, function = named.rpartition(":")
+    is_file = location.endswith(".py") or "/" in location
+    return f"{folder / Path(location).expanduser()}{colon}{function}{call}" if is_file else spec
+
+
+def _dtypes(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[str]:
+    from oracles.formats import FORMATS
+    from softcheck.cases.dtypes import known_dtype
+
+    return [known_dtype(name) for name in _names(config, "dtype", asked.get("dtypes")) or FORMATS]

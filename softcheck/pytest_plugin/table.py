@@ -1,8 +1,4 @@
-"""One table at the end of a pytest run, and one page, of all that its tests have judged.
-
-What a test has judged travels as text on its report, so that workers of pytest-xdist send theirs with each test, and a worker
-that crashes loses only the test in which it does.
-"""
+"""One table and one page at the end of a pytest run; what a test has judged travels as text on its report, from xdist's workers too."""
 
 import shutil
 import time
@@ -26,10 +22,7 @@ def attach(report: pytest.TestReport, judged: "list[JudgedTest]") -> None:
 
 
 class SuiteTable:
-    """Gathers what tests have judged, and shows it when all tests have run.
-
-    It is registered in the process that reports, and not in workers of pytest-xdist.
-    """
+    """Gathers what tests have judged in the process that reports, and shows it when all tests have run."""
 
     def __init__(self, draw: "Callable[[list[JudgedTest], float], Report]", page: Path | None) -> None:
         """Takes what makes a report of tests and the seconds that they took, and the file of the page, if one is wanted."""

@@ -12,11 +12,15 @@ from softcheck.judge.contracts import weaker_by_design
 from softcheck.judge.measurement import merge
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.outcome import Coverage, RandomRows, coverage_of
-from softcheck.report import exhaustive, notes, probes
+from softcheck.report import notes, probes
 from softcheck.report.causes import causes_of, proposal
 from softcheck.report.findings import (
     FindingSource,
+    domain_case,
+    domain_findings,
     shapes_of,
+    whole_set,
+    with_domain,
     with_figures,
     with_places,
     without_repetition,
@@ -35,8 +39,8 @@ from softcheck.report.model import (
     Witness,
 )
 from softcheck.report.notes import SizeLimits
-from softcheck.report.reproduce import environment, in_order_command, reproduce_command
-from softcheck.report.speed_build import shape_speed
+from softcheck.report.reproduce import environment, in_order_command, probe_command, reproduce_command
+from softcheck.report.speed import shape_speed
 from softcheck.run.model import GivenUp, Run
 from softcheck.run.protocol import ProbeTask
 from softcheck.run.session import CaseMeasurement
@@ -44,10 +48,7 @@ from softcheck.variants.declaration import Declaration, KnownDefect
 
 
 def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> Report:
-    """Returns the report of a run.
-
-    ``command`` is the command that the user typed. ``corpora`` are the named ones, for reproducing commands.
-    """
+    """Returns the report of a run; ``command`` is what the user typed, ``corpora`` are the named ones, for reproducing commands."""
     timings = tuple(shape_speed(samples, run.declarations) for samples in run.speeds)
     rows = [_Row(run, name, dtype, corpora, timings) for name in run.options.variants for dtype in run.options.dtypes]
     results = [row.result() for row in rows]
@@ -55,7 +56,7 @@ def build(run: Run, *, command: Sequence[str], corpora: Sequence[str] = ()) -> R
         environment=environment(run.ready, run.options.seed, command),
         variants=with_places(results),
         cases=_cases(run),
-        exhaustive=tuple(exhaustive.behind(result) for result in run.exhausted),
+        exhaustive=tuple(whole_set(result) for result in run.exhausted if result.refused is None),
         speed=tuple(
             CopyBaseline(
                 dtype=s.dtype,
@@ -108,7 +109,9 @@ class _Row:
         self.limits = SizeLimits(run, self.source, own, self.probed)
         self.results = [r for r in own if r.measurement.skipped is None and not self._is_beyond(r)]
         self.unable = [r.measurement.skipped for r in own if r.measurement.skipped is not None]
-        self.exhausted = [e for e in run.exhausted if e.variant == name and e.domain.dtype == dtype]
+        domains = [e for e in run.exhausted if e.variant == name and e.domain.dtype == dtype]
+        self.refused = [e.refused for e in domains if e.refused is not None]
+        self.exhausted = [e for e in domains if e.refused is None]
         self.measured = [(r.case, r.measurement) for r in self.results]
 
     def _is_beyond(self, result: CaseMeasurement) -> bool:
@@ -130,7 +133,7 @@ class _Row:
         probes_run = probes.trials_of(self.probed)
         findings = self._findings
         # Probes that launch no kernel, or only read it, say nothing of one that can't be run.
-        if not findings and not self.results and (self.unable or not any(probes_run.values())):
+        if not (findings or self.results or self.exhausted) and (self.unable or not any(probes_run.values())):
             is_cut_short = self.run.interrupted or bool(self.run.errors)
             return self._unjudged("error" if is_cut_short else "unsupported", self._why_nothing())
         verdict, reason = self._verdict(declaration, findings)
@@ -169,7 +172,11 @@ class _Row:
             + sum(p.seconds for p in self.probed)
             + sum(e.seconds for e in self.exhausted),
         )
-        return without_repetition(result if together is None else with_figures(result, together))
+        if together is not None:
+            result = with_figures(result, together)
+        elif self.exhausted:
+            result = with_domain(result, self.exhausted[0])
+        return without_repetition(result)
 
     def _unjudged(self, verdict: Verdict, reason: str) -> VariantResult:
         return VariantResult(name=self.name, dtype=self.dtype, verdict=verdict, reason=reason)
@@ -180,6 +187,7 @@ class _Row:
         if self.run.errors:
             return "not run: no selected case or probe could be carried out"
         skipped = [
+            *self.refused,
             *self.unable,
             *self.limits.notes(),
             *(reason for probe in self.probed for reason in probe.conclusion.skipped),
@@ -200,7 +208,7 @@ class _Row:
                 if (blame.variant, blame.dtype) == own:
                     again = in_order_command(blame.command, backend, self.corpora)
                     found.append(self.source.finding(blame.violation, blame.case, again))
-        found += [f for e in self.exhausted for f in exhaustive.findings(e, self.run.ready, of_row=False)]
+        found += [f for e in self.exhausted for f in domain_findings(e, self.run.ready, of_row=not self.results)]
         found += [self._not_run(each) for each in self.run.given_up if (each.variant, each.dtype) == own]
         # Unexplained findings come first, then by kind; of each kind the smallest input, which is the easiest to
         # examine.
@@ -218,13 +226,15 @@ class _Row:
             task = ProbeTask(
                 variant=self.name, dtype=self.dtype, probe=probed[0], effort=options.effort, seed=options.seed
             )
-            case_id, again = f"probe/{probed[0]}", probes.probe_command(task, self.source.backend)
+            case_id, again = f"probe/{probed[0]}", probe_command(task, self.source.backend)
         message = f"given up: {given_up.over.why}; {len(cases)} cases and {len(probed)} probes were not run, this one the first; "
         violation = Violation(given_up.over.kind, f"{message}expected an output of each", len(cases) + len(probed))
         return self.source.finding(violation, case_id, again, not_run=True)
 
     @cached_property
     def _causes(self) -> tuple[Cause, ...]:
+        if self.exhausted and not self.results:
+            return ()
         fact = self.run.facts.get(self.name)
         return causes_of(
             self._findings,
@@ -257,8 +267,8 @@ class _Row:
             return "error", notes.unseen_defect(unseen[0])
         return ("known", None) if findings else ("pass", None)
 
-    def notes(self) -> list[str]:
-        """Remarks on this row beside its figures."""
+    def notes(self) -> list[tuple[str, str]]:
+        """Remarks on this row beside its figures, each with its subject."""
         declaration = self.run.declarations.get(self.name)
         if declaration is None or self.dtype not in declaration.dtypes:
             return []
@@ -267,20 +277,16 @@ class _Row:
             proposal(self._causes),
             notes.beyond_the_standard(self.measured, declaration, self.dtype),
             notes.fitting_declaration(self._fitting),
-            notes.never_run(self.coverage),
             *(notes.unseen_defect(defect) for defect in self._unseen(declaration)),
         )
-        return [f"{self.name}, {self.dtype}: {text}" for text in said if text is not None]
+        return [(f"{self.name}, {self.dtype}", text) for text in said if text is not None]
 
     def _unseen(self, declaration: Declaration) -> list[KnownDefect]:
         """Declared defects that did not show although they had their chance."""
         return [defect for defect in declaration.known_defects if self._is_unseen(defect)]
 
     def _is_unseen(self, defect: KnownDefect) -> bool:
-        """True if a declared defect had its chance and did not show.
-
-        It has had its chance only if every edge case, or every probe that it names, could show it.
-        """
+        """True if a declared defect did not show although every edge case, or every probe that it names, could show it."""
         options = self.run.options
         if self.run.interrupted or not defect.applies(self.dtype, self.run.ready.backend):
             return False
@@ -314,7 +320,8 @@ def _cases(run: Run) -> tuple[CaseResult, ...]:
     for result in run.results:
         if result.measurement.skipped is None:
             seen.setdefault(result.case.id, result)
-    return tuple(
+    domains = {each.case_id: domain_case(each) for each in run.exhausted if each.refused is None and not seen}
+    return *domains.values(), *(
         CaseResult(
             id=case_id,
             family=result.case.family,

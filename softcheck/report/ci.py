@@ -3,17 +3,16 @@
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
-from softcheck.contract import FindingKind
 from softcheck.explain import of_kind
 from softcheck.report import content
 from softcheck.report.content import FindingGroup
-from softcheck.report.model import Finding, Report, VariantResult
+from softcheck.report.model import Report, VariantResult
 from softcheck.report.output import PLAIN, Display
 from softcheck.report.table import group_lines
 from softcheck.report.templates import drawn
@@ -24,12 +23,7 @@ _ESCAPES_IN_PROPERTIES = {**_ESCAPES, ":": "%3A", ",": "%2C"}
 
 
 def github(report: Report, _display: Display = PLAIN) -> str:
-    """Workflow commands of GitHub Actions: an annotation for each cause of a failure, at the line of the variant's code.
-
-    One error stands for each cause of each variant, whatever the dtypes, and for what could not be judged; then a notice.
-    Declared defects and what a variant does not support are no errors. GitHub shows the first ten errors of a step, so what
-    explains most comes first.
-    """
+    """Workflow commands of GitHub Actions: an error for each cause, what explains most first, since ten are shown, and a notice."""
     # Those of most findings come first.
     shared = sorted(content.shared_groups(report), key=lambda groups: -sum(group.cases for group in groups))
     lines = [_annotated(groups) for groups in shared]
@@ -52,11 +46,7 @@ def annotation(
     title: str,
     place: SourcePlace | None = None,
 ) -> str:
-    """A workflow command with the lines of a message: ``::error file=a.py,line=1,title=t::message``.
-
-    Percent signs, carriage returns and line feeds are escaped, and in a property ``:`` and ``,`` too, as the runner's
-    ``ActionCommand`` reads them.
-    """
+    """A workflow command, escaped as the runner's ``ActionCommand`` reads it: ``::error file=a.py,line=1,title=t::message``."""
     properties = {"title": title}
     if (known := _in_the_repository(place)) is not None:
         properties = {"file": known.file, "line": str(known.line), **properties}
@@ -88,24 +78,16 @@ def _annotated(groups: list[FindingGroup]) -> str:
 
 
 def gitlab(report: Report, _display: Display = PLAIN) -> str:
-    """Code quality of GitLab (https://docs.gitlab.com/ci/testing/code_quality/), one entry for each cause.
+    """Code quality of GitLab (https://docs.gitlab.com/ci/testing/code_quality/): an entry for each cause whose code lies in the repository."""
+    found = [(group, known) for known in (False, True) for group in content.finding_groups(report, known=known)]
+    places = [_in_the_repository(group.result.place) for group, _ in found]
+    groups = [(*each, place) for each, place in zip(found, places, strict=True) if place is not None]
+    return _json("gitlab.json", {"groups": groups, "content": content})
 
-    Causes of findings are ``major``; declared defects are ``info``. Code outside of the repository has no entry. GitLab compares
-    fingerprints between branches; here each is the id of the finding that shows the cause best.
-    """
-    groups = [(group, known) for known in (False, True) for group in content.finding_groups(report, known=known)]
-    entries = [
-        {
-            "description": f"{content.subject(group.result)}: {group.extent}",
-            "check_name": str(group.first.kind),
-            "fingerprint": group.first.id,
-            "severity": "info" if known else "major",
-            "location": {"path": content.one_line(place.file, 4096), "lines": {"begin": place.line}},
-        }
-        for group, known in groups
-        if (place := _in_the_repository(group.result.place)) is not None
-    ]
-    return json.dumps(entries, indent=2) + "\n"
+
+def _json(template: str, values: Mapping[str, object]) -> str:
+    filters = {"one_line": content.one_line, "unlinked": _unlinked}
+    return json.dumps(json.loads(drawn(template, values, filters)), indent=2) + "\n"
 
 
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -113,13 +95,7 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 
 def junit(report: Report, _display: Display = PLAIN) -> str:
-    """JUnit XML, which GitLab, Jenkins and others read: a test case for each variant and dtype.
-
-    A finding each would make a suite whose tests come and go; a variant in a dtype is there in every run, so that a CI system can say
-    since when it fails. The test's name says it all, because GitLab shows nothing else in its list.
-
-    ``fail`` is a failure, ``error`` an error, ``unsupported`` a skipped test; what could not be run at all is an error too.
-    """
+    """JUnit XML, which GitLab, Jenkins and others read: a test case for each variant and dtype, which is there in every run."""
     groups = content.finding_groups(report, known=False)
     cases: list[tuple[VariantResult, str, list[FindingGroup]]] = []
     for result in report.variants:
@@ -132,10 +108,6 @@ def junit(report: Report, _display: Display = PLAIN) -> str:
     return _NOT_IN_XML.sub(lambda c: c[0].encode("unicode_escape").decode(), drawn("junit.xml", values))
 
 
-_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_ROOT = "SRCROOT"
-
-
 def sarif(report: Report, _display: Display = PLAIN) -> str:
     """SARIF 2.1.0, which code scanning reads: a log with one run, a rule for each kind of finding, a result for each finding.
 
@@ -144,77 +116,25 @@ def sarif(report: Report, _display: Display = PLAIN) -> str:
     that GitHub compares. A variant that could not be judged is a notification of the tool, and the run no success.
     """
     found = [(result, finding) for result in report.variants for finding in result.findings]
-    kinds = list(dict.fromkeys(finding.kind for _, finding in found))
-    environment = report.environment
-    run = {
-        "tool": {
-            "driver": {
-                "name": "softcheck",
-                "version": environment.softcheck,
-                "semanticVersion": environment.softcheck,
-                "rules": [_rule(kind) for kind in kinds],
-            }
-        },
-        "automationDetails": {"id": f"softcheck/{environment.backend}/"},
-        "originalUriBaseIds": {_ROOT: {"description": {"text": "the root of the repository"}}},
-        "invocations": [_invocation(report)],
-        "results": [_result(result, finding, kinds.index(finding.kind)) for result, finding in found],
+    unjudged = [f"{content.subject(row)}: {row.reason}" for row in report.variants if row.verdict == "error"]
+    values = {
+        "report": report,
+        "content": content,
+        "found": found,
+        "kinds": list(dict.fromkeys(finding.kind for _, finding in found)),
+        "errors": [*unjudged, *report.errors],
+        "of_kind": of_kind,
+        "artifact": _artifact,
     }
-    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+    return _json("sarif.json", values)
 
 
-def _rule(kind: FindingKind) -> dict[str, Any]:
-    page = of_kind(kind)
-    return {
-        "id": str(kind),
-        "shortDescription": {"text": f"{page.meaning[0].upper()}{page.meaning[1:]}."},
-        "help": {"text": page.text(str(kind)), "markdown": page.text(str(kind))},
-        "defaultConfiguration": {"level": "error"},
-    }
-
-
-def _result(result: VariantResult, finding: Finding, rule: int) -> dict[str, Any]:
-    said = f"{content.subject(result)}, {content.place(finding)}: {content.one_line(finding.message)}"
-    found = {
-        "ruleId": str(finding.kind),
-        "ruleIndex": rule,
-        "kind": "fail",
-        "level": "error" if finding.known is None else "note",
-        "message": {"text": _unlinked(f"{said}\n{content.command(finding.reproduce)}")},
-        "locations": [_location(result)],
-        "partialFingerprints": {"primaryLocationLineHash": f"{finding.id}:1", "softcheckFinding/v1": finding.id},
-        "properties": {
-            "variant": content.one_line(result.name),
-            "dtype": result.dtype,
-            "case": content.one_line(finding.case),
-        },
-    }
-    if finding.known is not None:
-        found["suppressions"] = [{"kind": "inSource", "justification": content.one_line(finding.known)}]
-    return found
-
-
-def _location(result: VariantResult) -> dict[str, Any]:
-    """The line of the variant's code. Code scanning takes no result without a file and a line, so unknown ones are stood in for."""
-    name = {"logicalLocations": [{"fullyQualifiedName": content.one_line(result.name), "kind": "function"}]}
+def _artifact(result: VariantResult) -> dict[str, str]:
+    """The file of the variant's code. Code scanning takes no result without a file, so the name stands in for an unknown one."""
     if result.place is None:
-        unknown = {"artifactLocation": {"uri": quote(content.one_line(result.name))}, "region": {"startLine": 1}}
-        return {"physicalLocation": unknown, **name}
+        return {"uri": quote(content.one_line(result.name))}
     path = PurePosixPath(content.one_line(result.place.file, 4096))
-    artifact = {"uri": path.as_uri()} if path.is_absolute() else {"uri": quote(str(path)), "uriBaseId": _ROOT}
-    return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": result.place.line}}, **name}
-
-
-def _invocation(report: Report) -> dict[str, Any]:
-    errors = [f"{content.subject(row)}: {row.reason}" for row in report.variants if row.verdict == "error"]
-    return {
-        "executionSuccessful": not (errors or report.errors or report.interrupted),
-        "commandLine": content.command(report.environment.command),
-        "toolExecutionNotifications": [
-            {"level": "error", "message": {"text": _unlinked(content.one_line(text))}}
-            for text in (*errors, *report.errors)
-        ],
-    }
+    return {"uri": path.as_uri()} if path.is_absolute() else {"uri": quote(str(path)), "uriBaseId": "SRCROOT"}
 
 
 def _unlinked(text: str) -> str:
@@ -230,11 +150,7 @@ LIMIT = 1024 * 1024
 
 
 def add_step_summary(markdown: Callable[[], str]) -> None:
-    """Appends the Markdown to the summary of a step of GitHub Actions if the environment names one, and does nothing else.
-
-    What would exceed the limit, with what the step has written before, is cut to its table, then to its first paragraphs. A file
-    that can't be written is left alone: a summary is no reason for a run to fail.
-    """
+    """Appends the Markdown to the summary of a step of GitHub Actions, cut to what has room; a file that can't be written is left alone."""
     path = os.environ.get(VARIABLE)
     if not path:
         return

@@ -30,6 +30,8 @@ _OF_SUMS = frozenset({"softmax", "log_softmax", "logsumexp"})
 _LARGEST_EPSILON = 0.125
 _TELLING = 0.125
 """Rounding over an error, up to which the error tells the factor that made it."""
+_Named = tuple[str, dict[str, object]]
+"""The name of a cause with the values that its words hold."""
 _NEAR = 110.0
 """Distance from a row's largest logit up to which an exponential may count in some format."""
 _SCALES = {
@@ -83,16 +85,13 @@ def of_computed(evidence: Evidence) -> Cause | None:
     if found is None and sum(each.is_telling for each in witnesses) >= _FEWEST:
         found = _padding(witnesses) or _not_rescaled(witnesses)
     if found is None and (found := _no_maximum(evidence)) is not None:
-        return cause_of([f for f in evidence.findings if f.kind in VALUE_KINDS], found[0], mend=found[1])
+        return cause_of([f for f in evidence.findings if f.kind in VALUE_KINDS], found[0], **found[1])
     found = found or _scaled(evidence)
-    return None if found is None else cause_of(_explained(evidence), found[0], mend=found[1])
+    return None if found is None else cause_of(_explained(evidence), found[0], **found[1])
 
 
 def _explained(evidence: Evidence) -> list[Finding]:
-    """The findings of wrong values: those of cases are foretold, and those of probes are of the same kinds.
-
-    A row of -inf alone gives 0 where a sum is never 0. Rows with NaN and +inf have other faults.
-    """
+    """The findings of wrong values but of rows with NaN and +inf, and of rows of -inf alone where they give no 0."""
 
     def is_of_it(finding: Finding) -> bool:
         facts = finding.facts
@@ -139,7 +138,7 @@ def _factor(finding: Finding, operation: str, fmt: Format) -> tuple[float, float
     return (math.exp(by - rounding), math.exp(by + rounding)) if abs(by) + rounding < 80 else None
 
 
-def _epsilon(witnesses: Sequence[_Witness]) -> tuple[str, str] | None:
+def _epsilon(witnesses: Sequence[_Witness]) -> _Named | None:
     """The same number added to the sum of each row."""
     low = max((each.least - 1) * each.sum for each in witnesses)
     high = min((each.most - 1) * each.sum for each in witnesses)
@@ -148,13 +147,10 @@ def _epsilon(witnesses: Sequence[_Witness]) -> tuple[str, str] | None:
     sums = [each.sum for each in witnesses]
     if max(sums) < 1.5 * min(sums):
         return None
-    return (
-        f"each row's sum is too large by the same {0.5 * (low + high):.1g}, as where a small number is added to the denominator",
-        "divide by the sum alone, which is at least 1 once the maximum is subtracted",
-    )
+    return "epsilon", {"by": 0.5 * (low + high)}
 
 
-def _padding(witnesses: Sequence[_Witness]) -> tuple[str, str] | None:
+def _padding(witnesses: Sequence[_Witness]) -> _Named | None:
     """Lanes of 0 behind the row, up to a power of two or to whole tiles."""
 
     def allowed(lanes_of: "Sequence[int]") -> bool:
@@ -169,21 +165,15 @@ def _padding(witnesses: Sequence[_Witness]) -> tuple[str, str] | None:
         *((f"whole tiles of {tile}", [-each.columns % tile for each in witnesses]) for tile in _TILES[1:]),
     ):
         if allowed(lanes) and all(lanes):
-            return (
-                f"the sums are those with a logit of 0 in each lane beyond the row, up to {blocks}",
-                'load lanes beyond the row with mask=column < columns, other=-float("inf")',
-            )
+            return "lanes", {"blocks": blocks}
     return None
 
 
-def _not_rescaled(witnesses: Sequence[_Witness]) -> tuple[str, str] | None:
+def _not_rescaled(witnesses: Sequence[_Witness]) -> _Named | None:
     """A running sum over tiles that keeps what was summed under a smaller maximum."""
     for tile in _TILES:
         if all(each.allows(_running(each.logits, tile) / each.sum) for each in witnesses):
-            return (
-                f"the sums are those of a running sum over tiles of {tile} that is not rescaled to a new maximum",
-                "multiply the running sum by exp(old maximum - new maximum) before a tile is added",
-            )
+            return "not_rescaled", {"tile": tile}
     return None
 
 
@@ -198,7 +188,7 @@ def _running(logits: Values, tile: int) -> float:
     return float(np.where(np.isneginf(parts), 0.0, terms).sum())
 
 
-def _no_maximum(evidence: Evidence) -> tuple[str, str] | None:
+def _no_maximum(evidence: Evidence) -> _Named | None:
     """Wrong answers wherever exponentials without a subtracted maximum overflow, and elsewhere only where they underflow."""
     wrong = {case.id for case in evidence.wrong_cases()}
     looked_at = [case for case in evidence.cases.values() if is_looked_at(case)]
@@ -214,11 +204,7 @@ def _no_maximum(evidence: Evidence) -> tuple[str, str] | None:
         others = {case.id for case in looked_at} & wrong - over
         if len(over) >= _FEWEST and over <= wrong and others <= under and others | over != {c.id for c in looked_at}:
             low = f", and in {len(others)} of those in which one underflows or a logit is +inf" if others else ""
-            where = f"{len(over)} cases in which an exponential of a logit, or a row's sum of them, overflows {name}"
-            return (
-                f"wrong in all {where}{low}; right in all others",
-                "subtract the row's maximum before the exponential",
-            )
+            return "no_maximum", {"over": len(over), "format": name, "low": low}
     return None
 
 
@@ -234,7 +220,7 @@ def _is_beyond(case: Case, most: float, least: float) -> bool:
     return bool(((values < least) & (values - top > -_NEAR)).any())
 
 
-def _scaled(evidence: Evidence) -> tuple[str, str] | None:
+def _scaled(evidence: Evidence) -> _Named | None:
     """The answers for logits times one factor."""
     operation, unit = evidence.operation, 2.0 ** -FORMATS[evidence.dtype].precision
     pairs: list[tuple[Values, int, float, float]] = []
@@ -259,10 +245,7 @@ def _scaled(evidence: Evidence) -> tuple[str, str] | None:
             abs(_answer(operation, row, column, factor) - output) <= rounding * (1 + abs(factor))
             for row, column, output, rounding in pairs
         ):
-            return (
-                f"the answers are those for logits times {name}",
-                "multiply the logits by the scale that is declared, and by log2(e) where exp2 stands for exp",
-            )
+            return "scaled", {"factor": name}
     return None
 
 

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from oracles.formats import FORMATS, Format, decode
+from softcheck.cases.case import GENERATED
 from softcheck.operations.registry import operation
 from softcheck.probes.registry import TELLING
 from softcheck.report import figures
@@ -40,9 +41,11 @@ class FindingGroup:
 
     @property
     def first(self) -> Finding:
-        """The finding that tells most: of a probe that names the failing sizes, else the first one."""
+        """The finding that tells most: of a probe that names the failing sizes, else the first one, of a saved case if any is."""
         order = {probe: place for place, probe in enumerate(TELLING)}
-        return min(self.findings, key=lambda finding: order.get(finding.probe or "", len(order)))
+        return min(
+            self.findings, key=lambda f: (order.get(f.probe or "", len(order)), f.case.startswith(f"{GENERATED}/"))
+        )
 
     @property
     def cases(self) -> int:
@@ -118,11 +121,7 @@ def counted(report: Report) -> str:
 
 
 def columns(report: Report) -> list[Column]:
-    """Columns of the verdict table in order.
-
-    Speed, random elements, regimes and sums are no columns where they were not measured. Where errors are counted in other ULPs
-    than the result's, ULP has a star, and error/bound, which means the same everywhere, leads.
-    """
+    """Columns of the verdict table in order; where errors are counted in other ULPs than the result's, ULP has a star and error/bound leads."""
     has_sample = any(result.sampled is not None for result in report.variants)
     sampled = [
         Column("sampled", lambda r: figures.extent(None if r.sampled is None else r.sampled.elements), "contract")
@@ -223,10 +222,7 @@ def place(witness: Witness | Finding) -> str:
 
 
 def kinds(result: VariantResult) -> str:
-    """Kinds of findings with the number of cases. Kinds that a declared defect explains come last.
-
-    Then follows what the verdict leaves open.
-    """
+    """Kinds of findings with the number of cases, declared ones last, then what the verdict leaves open."""
     if not result.was_run:
         return _kinds(result)
     return "; ".join((_kinds(result), *reservations(result)))
@@ -276,12 +272,7 @@ def by_dtype(report: Report) -> dict[str, list[VariantResult]]:
 
 
 def finding_groups(report: Report, *, known: bool) -> list[FindingGroup]:
-    """Groups findings by variant, dtype, kind and defect.
-
-    With ``known`` these are the findings that a declared defect explains, otherwise all others. Cases and probes'
-    trials are in separate groups. Among trials, one that names the failing sizes comes first. Where the causes of a
-    variant's findings are known, there is one group for each, in their order.
-    """
+    """Groups findings by cause, or by kind and defect; with ``known`` those that a declared defect explains, otherwise all others."""
     return [group for result in report.variants for group in groups_of(result, known=known)]
 
 
@@ -300,10 +291,7 @@ def groups_of(result: VariantResult, *, known: bool) -> list[FindingGroup]:
 
 
 def shared_groups(report: Report) -> list[list[FindingGroup]]:
-    """Undeclared groups, those of one variant that are the same in several dtypes together.
-
-    They are the same if their causes are in the same words, or if they have no cause and the same kind.
-    """
+    """Undeclared groups, those of one variant that are the same in several dtypes, by cause or kind, together."""
     alike: dict[tuple[str, str], list[FindingGroup]] = {}
     for group in finding_groups(report, known=False):
         words = group.cause.text if group.cause else f"{group.first.kind} {group.noun}"
@@ -338,10 +326,7 @@ def worst_element(result: VariantResult) -> str | None:
 
 
 def value_of(bits: str, dtype: str) -> str:
-    """A bit pattern with its value: ``3c00 = 1 (0x1p+0)``; the pattern alone if it is not one of the dtype.
-
-    Twice as many bits as a dtype of 16 has are float32's, as one answer for a row may be.
-    """
+    """A bit pattern with its value: ``3c00 = 1 (0x1p+0)``; the pattern alone if it is one of neither the dtype nor float32."""
     value = _value(bits, dtype)
     return one_line(bits) if value is None else f"{bits} = {decimal_of(bits, dtype)} ({_hex_float(value)})"
 
@@ -372,10 +357,7 @@ def _hex_float(value: float) -> str:
 
 
 def probe_lines(report: Report) -> list[str]:
-    """Lines about the probes that ran and the properties that they saw. Variants with equal results share a line.
-
-    ``12 probes, 431 trials; batch_invariant yes: one_block, tiled (float16, float32)``.
-    """
+    """Lines such as ``12 probes, 431 trials; batch_invariant yes: one_block, tiled (float16, float32)``, one for all variants with equal results."""
     said: dict[str, dict[str, list[str]]] = {}
     for result in report.variants:
         if result.probes_run:
@@ -389,29 +371,11 @@ def probe_lines(report: Report) -> list[str]:
             alike.setdefault(tuple(dtypes), []).append(one_line(name))
         subjects = (f"{', '.join(named)} ({one_line(', '.join(dtypes))})" for dtypes, named in alike.items())
         lines.append(f"{text}: {'; '.join(subjects)}")
-    return [*lines, *_sampled_lines(report)]
-
-
-def _sampled_lines(report: Report) -> list[str]:
-    """One line on random rows: ``sampled 1.2e10 elements in 3.4e7 rows of 24 widths and 65,536 values among others: a``.
-
-    If several variants or dtypes were judged, it is that with the fewest elements.
-    """
-    drawn = [(result.sampled, result) for result in report.variants if result.sampled is not None]
-    if not drawn:
-        return []
-    sampled, result = min(drawn, key=lambda found: found[0].elements)
-    rows, widths = figures.extent(sampled.rows), figures.plural(len(sampled.widths), "width")
-    values = f" and {figures.plural(sampled.patterns, 'bit pattern')} among others" if sampled.patterns else ""
-    extent = f"sampled {figures.extent(sampled.elements)} elements in {rows} rows of {widths}{values}"
-    return [f"{extent}{', the fewest' if len(drawn) > 1 else ''}: {one_line(result.name)} ({one_line(result.dtype)})"]
+    return lines
 
 
 def arithmetic_lines(report: Report) -> list[str]:
-    """Lines about weaknesses of kernels' arithmetic against the standard contract, and the place where they leave it.
-
-    Variants and dtypes with equal results share a line. There is no line if nothing is weaker.
-    """
+    """Lines about weaknesses of kernels' arithmetic against the standard contract; variants and dtypes with equal results share one."""
     said: dict[str, list[str]] = {}
     for result in report.variants:
         found = result.arithmetic
@@ -452,10 +416,7 @@ def save_lines(finding: Finding) -> list[str]:
 def blocks(
     report: Report, quoted: Callable[[str], str] = str, escaped: Callable[[str], str] = str
 ) -> dict[str, list[str]]:
-    """Titles and lines of what is known beside the verdicts and findings, in the order in which every format shows it.
-
-    ``quoted`` and ``escaped`` write a variant's name and other text as the format needs them.
-    """
+    """Titles and lines of what is known beside verdicts and findings; ``quoted`` writes a name and ``escaped`` other text as a format needs it."""
     worst = [(result, worst_element(result)) for result in report.variants]
     named = {
         "unsupported or in error": [(r, f"{r.verdict}: {one_line(r.reason)}") for r in report.variants if r.reason],
@@ -502,11 +463,7 @@ def summary(report: Report) -> str:
 
 
 def one_line(text: str, limit: int = 2000) -> str:
-    """Foreign text made safe to print: one line, no control characters, at most ``limit`` characters.
-
-    Messages may hold a compiler's whole output or terminal escape sequences; the JSON format keeps them in full. A longer text loses its
-    middle: its end tells the reason.
-    """
+    """Foreign text made safe to print: one line, no control characters, at most ``limit`` characters, without its middle if it is longer."""
     printable = "".join(_printable(character) for character in " ".join(text.split()))
     if len(printable) <= limit:
         return printable

@@ -1,8 +1,11 @@
 """Evidence that causes are told from: the findings of one variant, the cases that were run, their logits, and sizes of errors."""
 
 import math
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 
@@ -88,9 +91,15 @@ def is_wrong(finding: Finding) -> bool:
     return finding.kind in WRONG_KINDS
 
 
-def cause_of(findings: Sequence[Finding], text: str, *, mend: str = "", declare: str = "", right_on: str = "") -> Cause:
-    """Returns the cause of some findings in words, with the usual fix, or with a declaration and what is right then."""
-    return Cause(text=text, mend=mend, declare=declare, right_on=right_on, findings=tuple(f.id for f in findings))
+def cause_of(findings: Sequence[Finding], name: str, **values: object) -> Cause:
+    """Returns the cause of some findings in the words of ``causes.toml``, with ``values`` in their places."""
+    said = {part: text.format(**values) for part, text in _words()[name].items()}
+    return Cause(**said, findings=tuple(f.id for f in findings))
+
+
+@cache
+def _words() -> dict[str, dict[str, str]]:
+    return tomllib.loads((Path(__file__).parent / "causes.toml").read_text(encoding="utf-8"))
 
 
 def is_looked_at(case: Case) -> bool:
@@ -152,11 +161,7 @@ def sums_too_small(findings: Iterable[Finding]) -> bool:
 
 
 def as_of_left_out(findings: Iterable[Finding], limit: int, operation: str) -> bool | None:
-    """True if answers err as they do where the columns from ``limit`` on take no part; None if nothing tells it.
-
-    A softmax and its logarithm are then too large, a softmax perhaps 0 from that column on, and a sum's logarithm and a loss too
-    small. Of other operations the sign tells nothing.
-    """
+    """True if answers err as where the columns from ``limit`` on take no part: softmax too large, sums too small; None if nothing tells it."""
     told = [agrees for f in findings if (agrees := _agrees(f, limit, operation)) is not None]
     return sum(told) >= _MOST * len(told) if told else None
 

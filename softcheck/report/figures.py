@@ -1,7 +1,4 @@
-"""Figures as text.
-
-Printed figures are true as printed: bounds round to their safe side, and nothing unmeasured is 0.
-"""
+"""Figures as text, true as printed: bounds round to their safe side, and nothing unmeasured is 0."""
 
 import math
 from collections.abc import Sequence
@@ -14,10 +11,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def figure(value: float | None, rounding: str = ROUND_HALF_EVEN) -> str:
-    """A number in at most seven characters or so, three decimals around 1; a dash where nothing was measured.
-
-    ``rounding`` is one of the ``decimal`` module's modes.
-    """
+    """A number in some seven characters, rounded by a mode of the ``decimal`` module; a dash where nothing was measured."""
     if value is None:
         return NOT_MEASURED
     if not math.isfinite(value):
@@ -66,10 +60,7 @@ def max_ulp_of_samples(value: float | None) -> str:
 
 
 def up_to_maximum(value: float | None, result: VariantResult) -> str:
-    """A figure that is no larger than the row's maximum, such as a percentile: never printed as if it were.
-
-    Rounded to nearest it can pass a maximum that is rounded down; then it is rounded down too.
-    """
+    """A figure that is no larger than the row's maximum, such as a percentile, and is rounded down where it would be printed larger."""
     text = figure(value)
     if value is None or result.max_ulp is None or not (math.isfinite(value) and math.isfinite(result.max_ulp)):
         return text

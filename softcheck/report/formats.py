@@ -16,7 +16,7 @@ FORMATS: dict[str, str] = {
     "summary": "softcheck.report.table:render_summary",
     "json": "softcheck.report.json_format:render",
     "markdown": "softcheck.report.markdown:render",
-    "html": "softcheck.report.page.pages:report_page",
+    "html": "softcheck.report.page.document:report_page",
     "github": "softcheck.report.ci:github",
     "sarif": "softcheck.report.ci:sarif",
     "junit": "softcheck.report.ci:junit",
@@ -25,10 +25,10 @@ FORMATS: dict[str, str] = {
 """The formats of a report, and the functions that draw it."""
 
 SPEED_FORMATS: dict[str, str] = {
-    "table": "softcheck.report.speed_text:render_table",
+    "table": "softcheck.report.speed:render_table",
     "json": "softcheck.report.json_format:render",
-    "markdown": "softcheck.report.speed_text:render_markdown",
-    "html": "softcheck.report.page.pages:speed_page",
+    "markdown": "softcheck.report.speed:render_markdown",
+    "html": "softcheck.report.page.document:speed_page",
 }
 """The formats of what ``softcheck bench`` measured, and the functions that draw it."""
 
@@ -36,16 +36,16 @@ SPEED_FORMATS: dict[str, str] = {
 TRACE_FORMATS: dict[str, str] = {
     "table": "softcheck.report.trace_text:render",
     "json": "softcheck.report.json_format:render",
-    "html": "softcheck.report.page.pages:trace_page",
+    "html": "softcheck.report.page.document:trace_page",
 }
 """The formats of what ``softcheck trace`` recorded, and the functions that draw it."""
 
 COMPARISON_FORMATS: dict[str, str] = {
-    "table": "softcheck.report.compare_text:render_table",
-    "markdown": "softcheck.report.compare_text:render_markdown",
-    "json": "softcheck.report.compare_text:render_json",
-    "html": "softcheck.report.page.pages:comparison_page",
-    "github": "softcheck.report.compare_text:render_github",
+    "table": "softcheck.report.compare:render_table",
+    "markdown": "softcheck.report.compare:render_markdown",
+    "json": "softcheck.report.compare:render_json",
+    "html": "softcheck.report.page.document:comparison_page",
+    "github": "softcheck.report.compare:render_github",
 }
 """The formats of a comparison, and the functions that draw it."""
 
@@ -60,11 +60,13 @@ WITH_BASELINE: Final = ("html",)
 """The formats that draw a comparison with a baseline beside the report."""
 
 
-def render(result: Result, name: str, display: Display = PLAIN, baseline: Comparison | None = None) -> str:
-    """Renders a result in the named format, ending in a newline. Raises UsageError for a name that is not one of its formats.
+def formats_of(result: Result) -> dict[str, str]:
+    """The formats of a result, and the functions that draw it."""
+    return _OF[type(result)][1]
 
-    A comparison with a baseline stands in a report's formats ``WITH_BASELINE`` alone.
-    """
+
+def render(result: Result, name: str, display: Display = PLAIN, baseline: Comparison | None = None) -> str:
+    """Renders a result in the named format, ending in a newline; raises UsageError for a name that is not one of its formats."""
     what, formats = _OF[type(result)]
     if name not in formats:
         raise UsageError(f"{what} has no format {name!r}; {near_matches(name, list(formats))}")

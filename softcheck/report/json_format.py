@@ -43,14 +43,12 @@ def load_saved(path: str | Path) -> Report | SpeedReport | Trace:
     """Read what ``report``, ``bench`` or ``trace`` saved; raises UsageError as ``load`` does."""
     data = _read(path)
     try:
-        found = msgspec.json.decode(data)
+        kind = msgspec.json.decode(data, type=dict[str, Any]).get("kind")
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        found = None
-    if isinstance(found, dict) and found.get("kind") == "speed":
+        kind = None
+    if kind == "speed":
         return _parsed(data, SpeedReport, str(path))
-    if isinstance(found, dict) and found.get("kind") == "trace":
-        return _parsed(data, Trace, str(path))
-    return _parsed(data, Report, str(path))
+    return _parsed(data, Trace, str(path)) if kind == "trace" else _parsed(data, Report, str(path))
 
 
 def _read(path: str | Path) -> bytes:
@@ -61,11 +59,7 @@ def _read(path: str | Path) -> bytes:
 
 
 def parse(data: bytes | str, *, source: str = "report") -> Report:
-    """The report that ``render`` wrote as JSON text; ``source`` names it in errors.
-
-    Strict: raises UsageError for text that is not JSON, another schema version, a missing or unknown field, and a value
-    of the wrong type, and says where.
-    """
+    """The report that ``render`` wrote; raises UsageError, which says where, for another version, an unknown field, or a wrong type."""
     return _parsed(data, Report, source)
 
 
@@ -123,10 +117,7 @@ def _check_version(found: Any, source: str) -> None:
 
 
 def _check_same(found: Any, read: Any, where: str, source: str) -> None:
-    """Raises an error for the first value that was not read as it stands in the file.
-
-    Fields that were left to a default may be absent.
-    """
+    """Raises an error for the first value that was not read as it stands in the file; fields left to a default may be absent."""
     if isinstance(found, dict) and isinstance(read, dict):
         for name, value in found.items():
             if name not in read:
@@ -147,10 +138,7 @@ def _shown(value: Any) -> str:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of what ``render`` writes: a report, or the result of ``softcheck bench``.
-
-    As strict as ``parse``: no object holds a field that its model does not have.
-    """
+    """The JSON Schema (draft 2020-12) of what ``render`` writes, as strict as ``parse``: no object holds a field that its model does not have."""
     models, parts = msgspec.json.schema_components([Report, SpeedReport])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -1,7 +1,7 @@
 """Remarks in a report beside its figures, and limits of sizes: those that a variant refuses, and those too wide to compile."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from softcheck.cases.case import Case
 from softcheck.contract import BOUNDED_KINDS, WRONG_KINDS, FindingKind, Violation
@@ -14,7 +14,7 @@ from softcheck.report.evidence import is_looked_at, largest_size
 from softcheck.report.figures import plural
 from softcheck.report.findings import FindingSource
 from softcheck.report.model import Finding, VariantResult
-from softcheck.report.reproduce import reproduce_command
+from softcheck.report.reproduce import command, reproduce_command
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult
 from softcheck.run.session import CaseMeasurement
@@ -25,18 +25,20 @@ from softcheck.variants.builtin.declarations import DECLARED
 from softcheck.variants.declaration import Declaration, KnownDefect
 from softcheck.variants.recognised import Recognised
 
-_MOST_PLACES = 8
+_MOST_SAID = 3
+"""Variants whose lines are counted in a note."""
 
 Measured = Sequence[tuple[Case, Measurement]]
 
 
-def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Sequence[str]) -> list[str]:
-    """All notes of a run; ``of_rows`` are those of single variants in single dtypes."""
+def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Iterable[tuple[str, str]]) -> list[str]:
+    """All notes of a run; ``of_rows`` are those of single variants in single dtypes, each with its subject."""
     return [
         *_truncation(run),
         *_unable(run),
         *run.notes,
-        *of_rows,
+        *joined(of_rows),
+        *never_run(rows),
         *_symptoms(run, rows),
         *probes.skip_notes(run),
         *_not_timed(run),
@@ -52,22 +54,24 @@ def _is_built_in(name: str) -> bool:
     return name.partition("@")[0] in DECLARED
 
 
-def never_run(coverage: Coverage | None) -> str | None:
-    """Names the lines of a variant's own code that no counted call ran, and the conditions that came out one way."""
-    if coverage is None or not (coverage.never or coverage.one_sided):
-        return None
-    calls = "calls" if coverage.of_all_calls else "the probe regimes (before Python 3.12 no other calls count)"
-    words = f"{calls} ran {coverage.run} of {coverage.lines} lines of its own code"
-    if coverage.never:
-        words += f"; never run: {_first_places(coverage.never)}"
-    if coverage.conditions:
-        words += f"; in the probe regimes {coverage.both_ways} of {coverage.conditions} conditions came out both ways"
-    return words + (f": {_first_places(coverage.one_sided)}" if coverage.one_sided else "")
+def never_run(rows: Sequence[VariantResult]) -> list[str]:
+    """One line on the lines of each variant's own code that no counted call ran; the JSON and the page name them."""
+    found = {row.name: c for row in rows if (c := row.coverage) is not None and (c.never or c.one_sided)}
+    if not found:
+        return []
+    said = [f"{name} {c.run} of {c.lines}" for name, c in found.items()]
+    is_all = all(c.of_all_calls for c in found.values())
+    calls = "calls" if is_all else "the probe regimes"
+    more = f" and {len(said) - _MOST_SAID} more variants" if len(said) > _MOST_SAID else ""
+    return [f"lines of own code that {calls} ran: {', '.join(said[:_MOST_SAID])}{more}; see --format json"]
 
 
-def _first_places(places: Sequence[str]) -> str:
-    more = f" and {len(places) - _MOST_PLACES} more places" if len(places) > _MOST_PLACES else ""
-    return f"{', '.join(places[:_MOST_PLACES])}{more}"
+def joined(said: Iterable[tuple[str, str]]) -> list[str]:
+    """Remarks with their subjects: what is said of several variants and dtypes alike is one line."""
+    alike: dict[str, list[str]] = {}
+    for subject, text in said:
+        alike.setdefault(text, []).append(subject)
+    return [f"{of[0]}{f' and {len(of) - 1} more' if of[1:] else ''}: {text}" for text, of in alike.items()]
 
 
 def too_little_coverage(coverage: Coverage | None, required: float) -> str:
@@ -93,10 +97,7 @@ def unseen_defect(defect: KnownDefect) -> str:
 def fitting_arithmetic(
     measured: Measured, probed: Sequence[ProbeResult], declaration: Declaration, dtype: str
 ) -> Arithmetic | None:
-    """Returns an arithmetic that explains all errors of cases beyond the standard contract.
-
-    Returns None if one is declared, if the kernels show another, or if none explains them.
-    """
+    """Returns an arithmetic that explains all errors beyond the standard contract; None if one is declared, or none explains them."""
     if declaration.arithmetic is not None or not measured:
         return None
     fits = merge(m for _, m in measured).fits or ()
@@ -130,10 +131,7 @@ def fitting_declaration(arithmetic: Arithmetic | None) -> str | None:
 
 
 def beyond_the_standard(measured: Measured, declaration: Declaration, dtype: str) -> str | None:
-    """Says how far a variant that declares nothing weaker goes beyond the standard contract, and why it may.
-
-    Cases that break the contract that they are judged by too are left out: what it allows does not explain them.
-    """
+    """Says how far a variant that declares nothing weaker goes beyond the standard contract where it keeps its own, and why it may."""
     if weaker_by_design(declaration.arithmetic, dtype) is not None:
         return None
     shares = [
@@ -194,10 +192,7 @@ def _truncation(run: Run) -> tuple[str, ...]:
 
 
 class SizeLimits:
-    """Limits of one variant in one dtype.
-
-    A size that a declared defect explains, or that is promised, is a finding and no limit.
-    """
+    """Limits of one variant in one dtype; a size that a declared defect explains, or that is promised, is a finding and no limit."""
 
     def __init__(
         self, run: Run, source: FindingSource, results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult]
@@ -263,7 +258,7 @@ class SizeLimits:
         else:
             probe = "empties" if kind is FindingKind.EMPTY_REFUSED else "sizes"
             shown = f"probe/{probe}"
-            again = f"softcheck report --variant {variant} --dtype {dtype} --probe {probe} --device {backend}"
+            again = command("report", variant=variant, dtype=dtype, probe=probe, device=backend)
         # No declared defect explains a size that is promised.
         violation, source = (
             Violation(kind, message, max(1, len(cases))),

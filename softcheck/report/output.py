@@ -24,11 +24,7 @@ PLAIN = Display()
 
 
 def display_of(path: str) -> Display:
-    """Returns the display capabilities of a file or, for ``-``, of standard output.
-
-    A terminal has a width and colours; a pipe or a file has neither. NO_COLOR, if not empty, removes colours
-    (https://no-color.org); FORCE_COLOR, if not empty or 0, adds them to a pipe; NO_COLOR wins over FORCE_COLOR.
-    """
+    """Returns the display of a file or, for ``-``, of standard output; NO_COLOR (https://no-color.org) wins over FORCE_COLOR, which colours a pipe."""
     if path != STANDARD_OUTPUT:
         return PLAIN
     terminal = sys.stdout.isatty()
@@ -41,10 +37,7 @@ def display_of(path: str) -> Display:
 
 
 def check_writable(path: str) -> None:
-    """Find out before a run whether its result can be stored; leaves an existing file as it is.
-
-    Raises UsageError for a directory, a missing parent folder, or a place that refuses a new file.
-    """
+    """Raises UsageError for a directory, a missing parent folder, or a place that refuses a new file; leaves an existing file as it is."""
     if path == STANDARD_OUTPUT:
         return
     target = _target(path)
@@ -68,11 +61,7 @@ def check_writable(path: str) -> None:
 
 
 def write(text: str, path: str) -> None:
-    """Writes to a file, atomically, or to standard output for ``-``. A file that exists keeps its permissions.
-
-    Raises UsageError if the file can't be written; its earlier contents are then untouched. Characters that the
-    destination can't encode are written as escapes.
-    """
+    """Writes to a file, atomically, or to standard output for ``-``; raises UsageError if it can't, the earlier contents untouched."""
     if path == STANDARD_OUTPUT:
         encoding = sys.stdout.encoding or "utf-8"
         try:

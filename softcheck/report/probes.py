@@ -1,20 +1,18 @@
 """Probes in a report: their findings, trials and skipped trials, and declared defects that they can't find."""
 
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from softcheck.contract import Violation
 from softcheck.operations.operation import Operation, value_in_words
 from softcheck.probes.outcome import NOTHING_TO_TRY, KernelArithmetic
-from softcheck.probes.registry import MEETINGS, PROBES, SLICES, described
+from softcheck.probes.registry import PROBES, described
 from softcheck.report.findings import FindingSource
 from softcheck.report.model import Finding
-from softcheck.report.reproduce import bits_command
+from softcheck.report.reproduce import bits_command, probe_command
 from softcheck.run.model import Run
 from softcheck.run.probing import ProbeResult
-from softcheck.run.protocol import ProbeTask
 from softcheck.variants.declaration import KnownDefect
 
 _PREFIX = "probe/"
@@ -34,16 +32,6 @@ def findings(
                 save = None if shown.witness is None else bits_command(task.variant, task.dtype, shown.witness)
                 again = probe_command(task, source.backend, shown.label)
                 yield source.finding(shown.violation, case_id, again, save=save)
-
-
-def probe_command(task: ProbeTask, backend: str, label: str = "") -> str:
-    """The command that runs one probe on one variant in one dtype again; of circumstances that meet, the call of this label alone."""
-    words = ["softcheck", "report", "--variant", task.variant, "--dtype", task.dtype]
-    is_way = task.probe in {MEETINGS, *SLICES} and "=" in label
-    words += ["--axis", label] if is_way else ["--probe", task.probe]
-    words += ["--effort", task.effort] if task.effort != "normal" and not is_way else []
-    words += ["--seed", str(task.seed)] if task.seed else []
-    return shlex.join([*words, "--device", backend])
 
 
 def trials_of(probed: Iterable[ProbeResult]) -> dict[str, int]:
@@ -101,37 +89,23 @@ def had_their_chance(defect: KnownDefect, probed: Sequence[ProbeResult], *, quic
 
 
 def skip_notes(run: Run) -> list[str]:
-    """Remarks of probes, and lines per probe and reason for trials that could not be made, with the number of variants and dtypes.
-
-    Reasons of the same probe and variants that differ only in numbers, such as sizes, share a line. The last line names the probes that had nothing to try.
-    """
-    concerned: dict[tuple[str, str], list[str]] = {}
+    """Remarks of probes and reasons for skipped trials, one line for what differs in numbers alone, and last the probes with nothing to try."""
+    said: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
     for result in run.probed:
-        for reason in result.conclusion.skipped:
-            where = f"{result.task.variant} {result.task.dtype}"
-            concerned.setdefault((result.task.probe, reason), []).append(where)
-    alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for (probe, reason), subjects in concerned.items():
-        alike.setdefault((probe, _NUMBER.sub("N", reason), tuple(subjects)), []).append(reason)
-    noted: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for result in run.probed:
-        for note in result.conclusion.notes:
-            # What differs in numbers, or in what they are of, is one remark.
-            key = result.task.probe, _NUMBER.sub("N", note.partition(",")[0])
-            noted.setdefault(key, []).append((note, f"{result.task.variant} {result.task.dtype}"))
-    left_out = [
-        f"probe {probe}: {each[0][0]} {_of_all([place for _, place in each])}" for (probe, _), each in noted.items()
-    ]
-    without: list[str] = []
-    for (probe, _, places), reasons in alike.items():
-        reason = reasons[0] + (f", and {len(reasons) - 1} more with other numbers" if reasons[1:] else "")
-        of_all = _of_all(places)
-        if reason.startswith(NOTHING_TO_TRY):
-            without.append(f"{probe} {reason.removeprefix(NOTHING_TO_TRY)} {of_all}")
+        # What a remark's numbers are of follows a comma.
+        remarks = [(note, note.partition(",")[0]) for note in result.conclusion.notes]
+        remarks += [(f"trials skipped: {reason}", reason) for reason in result.conclusion.skipped]
+        for text, alike in remarks:
+            texts, places = said.setdefault((result.task.probe, _NUMBER.sub("N", alike)), ({}, {}))
+            texts.setdefault(text)
+            places.setdefault(f"{result.task.variant} {result.task.dtype}")
+    lines, without = [], []
+    for (probe, _), (texts, places) in said.items():
+        (first, *others), (place, *elsewhere) = texts, places
+        reason = first + (f", and {len(others)} more with other numbers" if others else "")
+        of_all = f"({place}{f' and {len(elsewhere)} more' if elsewhere else ''})"
+        if NOTHING_TO_TRY in reason:
+            without.append(f"{probe} {reason.partition(NOTHING_TO_TRY)[2]} {of_all}")
         else:
-            left_out.append(f"probe {probe}: trials skipped: {reason} {of_all}")
-    return [*left_out, *([NOTHING_TO_TRY + "; ".join(without)] if without else [])]
-
-
-def _of_all(places: Sequence[str]) -> str:
-    return f"({places[0]}{f' and {len(places) - 1} more' if places[1:] else ''})"
+            lines.append(f"probe {probe}: {reason} {of_all}")
+    return [*lines, *([NOTHING_TO_TRY + "; ".join(without)] if without else [])]

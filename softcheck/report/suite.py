@@ -47,10 +47,7 @@ def decoded(text: str) -> JudgedTest:
 def suite_report(
     tests: Sequence[JudgedTest], *, command: Sequence[str], seed: int, require_all_sizes: bool, seconds: float
 ) -> Report:
-    """The report of tests that ran on one device; at least one is given. What two tests judged alike counts once.
-
-    ``command`` is the command that ran them, and ``seconds`` the time that this took.
-    """
+    """The report of tests that ran on one device, at least one; what two tests judged alike counts once."""
     results = {(each.variant, each.case.id): each for test in tests for each in test.results}
     # The whole of a probe says more than its quick trials, which a failing test makes.
     probed = {(p.task.variant, p.task.dtype, p.task.probe): p for p in _quick_first(tests)}

@@ -42,11 +42,7 @@ def render_summary(report: Report, display: Display = PLAIN) -> str:
 
 
 def render(report: Report, display: Display = PLAIN, *, details: bool = True) -> str:
-    """Renders the report as text for a terminal of the given width, or unwrapped.
-
-    If there is room, the table gains a column with the witness. If there is too little, the findings go below it, and
-    it is cut in two. Without ``details`` only what failed is told below the tables.
-    """
+    """Renders the report as text for a terminal of the given width, or unwrapped; without ``details`` only what failed is told below the tables."""
     drawn = StringIO()
     console = console_of(drawn, display)
     for line in content.heading(report):
@@ -161,11 +157,7 @@ def table_of(
     gap: int = 2,
     least: int = UNBOUNDED_WIDTH,
 ) -> Table:
-    """A table without its rows, with a line below its heading alone, and ``gap`` blanks between columns.
-
-    ``titles`` tell the columns, each with True if it holds numbers. A column is as wide as its cells, or ``least`` if that is less; one that
-    is ``folded`` may wrap down to the width given there. 0 lets a column shrink to any width.
-    """
+    """A table without its rows; ``titles`` tell the columns and whether they hold numbers, ``folded`` the least widths of those that may wrap."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
     for i, (title, is_number) in enumerate(titles):
         widest = max(map(cell_len, [*title.split("\n"), *(row[i].plain for row in rows)]))
@@ -184,10 +176,7 @@ def _style(column: Column, result: VariantResult) -> str:
 
 
 def _blocks(report: Report, *, details: bool) -> Iterator[tuple[str, list[str]]]:
-    """Yields titles and lines of the blocks below the table; a block without lines is left out.
-
-    Without ``details`` only the blocks that explain why a row did not pass are yielded.
-    """
+    """Yields titles and lines of the blocks below the table; without ``details`` only those that explain why a row did not pass."""
     blocks = {
         "findings": _finding_lines(report),
         "declared defects": _defect_lines(report),

@@ -1,7 +1,6 @@
 """The traces of a report: the row that shows each variant at its worst, recorded step by step."""
 
 import contextlib
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -12,6 +11,7 @@ from softcheck.contract import FindingKind
 from softcheck.errors import SoftcheckError, WithoutKernelError
 from softcheck.report import content
 from softcheck.report.model import Report, VariantResult
+from softcheck.report.reproduce import command
 from softcheck.run.model import Events
 from softcheck.run.session import Session
 from softcheck.run.tracing import trace
@@ -29,10 +29,7 @@ def with_traces(
     corpora: Sequence[str] = (),
     facts: Mapping[str, Recognised] = MappingProxyType({}),
 ) -> Report:
-    """The report with a trace of each variant that launches Triton kernels; a note names the others.
-
-    ``cases`` are those that the report ran, of ``corpora`` if any were named, and ``facts`` what trials have shown of the variants' calls. The kernels run under Triton's interpreter, in a process of its own.
-    """
+    """The report with a trace of each variant that launches Triton kernels, recorded in a process of its own; a note names the others."""
     known = {case.id: case for case in cases} | {c.id: c.definition for c in report.cases if c.definition is not None}
     traces: list[Trace] = []
     untraced: list[str] = []
@@ -61,12 +58,9 @@ def with_traces(
 
 def _command(name: str, case: Case, row: int, corpora: Sequence[str]) -> str:
     """The command that records a row again; of a case that no corpus holds, the row's own bits."""
-    words = ["softcheck", "trace", name]
     if case.family == GENERATED and case.rows is not None:
-        words += ["--bits", case.rows[row]]
-    else:
-        words += ["--case", case.id, *(word for corpus in corpora for word in ("--corpus", corpus)), "--row", str(row)]
-    return shlex.join([*words, "--dtype", case.dtype])
+        return command("trace", name, bits=case.rows[row], dtype=case.dtype)
+    return command("trace", name, case=case.id, corpus=tuple(corpora), row=str(row), dtype=case.dtype)
 
 
 def _by_variant(report: Report) -> dict[str, Sequence[VariantResult]]:

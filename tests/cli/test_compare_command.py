@@ -9,8 +9,7 @@ import pytest
 from command import softcheck
 
 from softcheck.contract import FindingKind
-from softcheck.report.compare import Tolerances, compare, quotient
-from softcheck.report.compare_text import render_json, render_markdown, render_table
+from softcheck.report.compare import Tolerances, compare, quotient, render_json, render_markdown, render_table
 from softcheck.report.json_format import render
 from softcheck.speed.statistics import Interval
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from softcheck.cli.saved import render_command as command
+from softcheck.cli.listing import render_command as command
 from softcheck.errors import UsageError
 from softcheck.report.formats import FORMATS, SPEED_FORMATS
 from softcheck.report.json_format import render

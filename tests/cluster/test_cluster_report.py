@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from command import softcheck
+from digest import digest
 
-from softcheck.report.digest import digest
 from softcheck.report.json_format import parse
 from softcheck.run.journal import _records
 

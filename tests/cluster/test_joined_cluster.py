@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from command import softcheck
+from digest import digest
 from distributed import Client
 
-from softcheck.report.digest import digest
 from softcheck.report.json_format import parse
 
 ROOT = Path(__file__).parents[2]

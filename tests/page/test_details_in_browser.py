@@ -33,17 +33,6 @@ def test_a_link_to_a_folded_finding_opens_it(opened):
     assert others.count() > 0
 
 
-def test_the_lines_of_a_finding_are_copied(opened):
-    report = detailed()
-    first = report.variants[1].findings[0]
-    tab = opened(render(report, "html"), permissions=["clipboard-read", "clipboard-write"])
-    page = tab.locator(f"#finding-{first.id}")
-    page.get_by_role("button", name="copy the lines that call it by hand").click()
-    copied = tab.evaluate("navigator.clipboard.readText()")
-    assert copied.strip() == page.locator("pre").first.inner_text().strip()
-    assert "torch.tensor([[0x0000, 0x3c00, 0xfc00, 0xbc00]]" in copied
-
-
 def test_charts_and_maps_fit_a_telephone(opened):
     tab = opened(render(detailed(), "html"), viewport={"width": 400, "height": 800})
     assert tab.evaluate("document.documentElement.scrollWidth") <= 400

@@ -1,9 +1,13 @@
 """Lines that any probe's calls ran count together, against the lines that one probe knows."""
 
+import msgspec
+
 from softcheck.probes.outcome import Conclusion, coverage_of
+from softcheck.report.model import VariantResult
 from softcheck.report.notes import never_run
 from softcheck.variants.coverage import Branch, CodeLine
 
+PASSING = VariantResult(name="right", dtype="float32", verdict="pass")
 CODE = tuple(CodeLine("k.py", line, "if n == 1" if line > 2 else "def softmax") for line in (1, 2, 3, 4))
 
 
@@ -28,8 +32,9 @@ def test_ways_on_from_conditions_count_together_with_lines_of_all_probes():
     found = coverage_of([regimes, other])
     assert (found.conditions, found.both_ways) == (2, 0)
     assert found.one_sided == ("`if n == 1` at line 1 of k.py was never false",)
-    words = never_run(found)
-    assert "0 of 2 conditions came out both ways: `if n == 1` at line 1 of k.py was never false" in words
+    (words,) = never_run([msgspec.structs.replace(PASSING, name=name, coverage=found) for name in "abcde"])
+    assert "a 3 of 4, b 3 of 4, c 3 of 4 and 2 more variants" in words
+    assert len(words) < 160
     whole = coverage_of([regimes, other, Conclusion(lines=(("k.py", 4),), arcs=(("k.py", 1, 3),))])
     assert (whole.both_ways, whole.never, whole.one_sided) == (2, (), ())
-    assert never_run(whole) is None
+    assert never_run([msgspec.structs.replace(PASSING, coverage=whole), PASSING]) == []

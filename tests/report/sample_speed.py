@@ -4,7 +4,7 @@ import msgspec
 from sample_reports import ENVIRONMENT
 
 from softcheck.report.model import SpeedReport
-from softcheck.report.speed_build import means, shape_speed
+from softcheck.report.speed import means, shape_speed
 from softcheck.speed.samples import Alarm, Sampled, ShapeSamples
 from softcheck.variants.declaration import Declaration, Traffic
 

@@ -1,11 +1,11 @@
-"""Figures of the charts of speed: the front beyond noise, and series that a missing figure breaks."""
+"""Figures of the charts of speed: the front beyond noise."""
 
 import msgspec
 import sample_reports
 import sample_speed
 from sample_reports import FAILING, PASSING
 
-from softcheck.report.page.speed_charts import Point, fields, front, sweeps
+from softcheck.report.page.charts import Point, fields, front
 
 
 def report_with_speed():
@@ -52,20 +52,3 @@ def test_a_front_takes_the_worst_of_all_cases_and_leaves_out_kernels_with_findin
         "eager": (0.4, False),
     }
     assert [p.name for p in field.best] == ["eager", "torch"]
-
-
-def test_two_shapes_make_no_sweep():
-    assert sweeps(msgspec.structs.replace(sample_speed.SWEEP, shapes=sample_speed.SWEEP.shapes[:2])) == []
-    (found,) = sweeps(sample_speed.SWEEP)
-    assert (found.axis, found.fixed, tuple(found.shapes)) == ("columns", 4096, (256, 1024, 4096))
-
-
-def test_a_series_has_none_where_a_variant_has_no_figure():
-    first, *others = sample_speed.SWEEP.shapes
-    without = msgspec.structs.replace(first, variants=first.variants[:1])
-    gone, kept = first.variants[1].variant, first.variants[0].variant
-    (found,) = sweeps(msgspec.structs.replace(sample_speed.SWEEP, shapes=(without, *others)))
-    values = found.series("gb_per_s")
-    assert values[gone][0] is None
-    assert None not in values[gone][1:]
-    assert None not in values[kept]

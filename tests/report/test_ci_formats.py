@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sample_reports import FAILING, INTERPRETED, KNOWN, PASSING, finding
 
 from softcheck.contract import FindingKind
-from softcheck.report import compare_text, content, formats
-from softcheck.report.compare import Tolerances, compare
+from softcheck.report import content, formats
+from softcheck.report.compare import Tolerances, compare, render_github
 from softcheck.report.model import Cause
 from softcheck.variants.place import SourcePlace
 
@@ -84,11 +84,11 @@ def test_an_annotation_names_no_file_outside_of_the_repository():
 def test_a_regression_is_an_error_and_what_is_ambiguous_a_warning():
     worse = msgspec.structs.replace(FAILING, name=PASSING.name)
     found = compare(with_variants(PASSING), with_variants(worse), Tolerances())
-    lines = [parsed(line) for line in compare_text.render_github(found).splitlines()]
+    lines = [parsed(line) for line in render_github(found).splitlines()]
     assert [level for level, _, _ in lines] == ["error"] * len(found.regressions) + ["notice"]
     assert lines[0][1] == {"file": "kernels/my_kernels.py", "line": "17", "title": "one_block float16: regression"}
     ambiguous = msgspec.structs.replace(found, changes=(msgspec.structs.replace(found.changes[0], word="AMBIGUOUS"),))
-    assert parsed(compare_text.render_github(ambiguous).splitlines()[0])[0] == "warning"
+    assert parsed(render_github(ambiguous).splitlines()[0])[0] == "warning"
 
 
 # The property sets of sections 3.14 to 3.58 of SARIF 2.1.0, as far as they are used; a reader refuses any other name.

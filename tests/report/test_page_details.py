@@ -1,4 +1,4 @@
-"""The page's findings, error curves and maps of shapes hold what the report holds, and nothing that a text slips in."""
+"""The page's findings, and error curves hold what the report holds, and nothing that a text slips in."""
 
 import math
 import re
@@ -8,23 +8,19 @@ from itertools import pairwise
 import msgspec
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from made_findings import at
 from page_elements import Elements
 from sample_reports import FAILING, INTERPRETED, PASSING
 from test_page import RESULTS, TEXTS
 
 from softcheck.contract import Surroundings
-from softcheck.errors import UsageError
 from softcheck.facts import Facts, Sizes, Sweep, Where
 from softcheck.probes.outcome import SeenRegime
-from softcheck.probes.predicate import EVERYWHERE, Shape, shapes_where
 from softcheck.report import formats
 from softcheck.report.figures import NOT_MEASURED
 from softcheck.report.json_format import load_any, parse
 from softcheck.report.model import ErrorPeak
 from softcheck.report.page.sections import ELEMENT_COLUMNS
-from softcheck.report.page.shape_maps import region
 from softcheck.report.reproduce import bits_command
 
 AROUND = Surroundings(
@@ -114,10 +110,8 @@ def test_a_finding_shows_its_elements_its_row_its_input_and_lines_to_copy():
     assert '<tr class="witness"><th scope="row" class="number">2<' in table
     assert "the whole row, 4 columns" in part
     assert "The smallest input found" in part
-    assert "[0x0000, 0x3c00, 0xfc00, 0xbc00]" in part
     copied = Elements(part).values("data-copy")
     assert any(text.startswith("softcheck report") for text in copied)
-    assert any(text.startswith("import os, torch\n") for text in copied)
 
 
 def test_one_answer_for_a_row_is_one_line_of_the_table():
@@ -157,17 +151,6 @@ def test_a_line_of_a_curve_goes_through_its_figures():
         assert bottom - points[k][1] == pytest.approx(per_decade * math.log10(0.5 * k / 0.01), abs=0.2)
 
 
-def test_a_map_counts_shapes_and_outlines_the_regimes_that_are_regions():
-    part = section(formats.render(detailed(), "html"), "shapes")
-    # One shape showed both kinds; shapes without elements are no marks.
-    for words in ("ulp_exceeds_bound (8)", "kind, ulp_exceeds_bound (1)", "kind (1)", "right (7)"):
-        assert f">{words}</span>" in part
-    assert part.count('class="outline"') == 2
-    assert part.count("<li>") == 1 + len(REGIMES)
-    assert f"{FAILING.findings[1].kind}: kind, columns &gt; 512 (5 of 9 widths tried)" in part
-    assert "torch float16 (9 shapes to 2 rows and 9 columns)" in part
-
-
 @settings(max_examples=40)
 @given(TEXTS.filter(lambda text: text not in ("right", "refused")))
 def test_no_text_makes_an_element_or_an_attribute(text):
@@ -182,50 +165,6 @@ def test_no_text_makes_an_element_or_an_attribute(text):
     assert [link for link in one.values("href") if not link.startswith("#")] == []
 
 
-@given(
-    st.sets(st.builds(Shape, st.integers(1, 60), st.integers(1, 60)), min_size=2, max_size=30),
-    st.sampled_from([lambda s: s.rows >= 8 and s.columns > 20, lambda s: s.elements > 300, lambda s: s.columns <= 9]),
-)
-def test_an_outline_holds_the_shapes_of_its_words_and_no_others(shapes, holds):
-    inside = {shape for shape in shapes if holds(shape)}
-    if not inside or inside == shapes:
-        return
-    where = shapes_where(shapes, inside)
-    corners = region(where, (-1.0, -1.0), (8.0, 8.0))
-    if corners is None:
-        return
-    for shape in shapes:
-        point = math.log2(shape.columns), math.log2(shape.rows)
-        pairs = zip(corners, [*corners[1:], *corners[:1]], strict=True)
-        turns = [(b[0] - a[0]) * (point[1] - a[1]) - (b[1] - a[1]) * (point[0] - a[0]) for a, b in pairs]
-        assert (bool(turns) and all(turn >= -1e-9 for turn in turns)) == (shape in inside), (where, shape)
-
-
-@pytest.mark.parametrize(
-    "where",
-    [
-        at(modulus=2, remainder=1),
-        Where(squares=True),
-        at(ranges=((1, 1), (2, 2))),
-        Where(any_of=((Sizes(of="rows", least=3),),), negated=True),
-        EVERYWHERE,
-    ],
-)
-def test_predicates_that_are_no_region_have_no_outline(where):
-    assert region(where, (0.0, 0.0), (8.0, 8.0)) is None
-
-
-@pytest.mark.parametrize("text", ["2x", "ax3", "1x1-99999999999", "1x-2"])
-def test_shapes_that_can_t_be_read_are_an_error_that_says_so(text):
-    report = detailed()
-    broken = msgspec.structs.replace(
-        report, variants=(msgspec.structs.replace(report.variants[0], judged_shapes={"right": text}),)
-    )
-    saved = parse(formats.render(broken, "json"))
-    with pytest.raises(UsageError, match=re.escape(text)):
-        formats.render(saved, "html")
-
-
 def test_what_is_kept_comes_back_from_the_json():
     report = detailed()
     assert parse(formats.render(report, "json")) == report
@@ -234,7 +173,6 @@ def test_what_is_kept_comes_back_from_the_json():
 def test_reports_of_before_are_drawn_without_these_sections():
     page = formats.render(load_any(RESULTS / "float16.json"), "html")
     assert 'id="curves"' not in page
-    assert 'id="shapes"' not in page
     assert page.count('class="finding"') > 5
 
 

@@ -7,8 +7,7 @@ from sample_speed import SWEEP, around, samples, speed_report
 from softcheck.errors import UsageError
 from softcheck.operations.registry import operation
 from softcheck.report.json_format import load, load_any, render
-from softcheck.report.speed_build import gb_per_s, shape_speed
-from softcheck.report.speed_text import render_markdown, render_table, shape_title
+from softcheck.report.speed import gb_per_s, render_markdown, render_table, shape_speed, shape_title
 from softcheck.variants.declaration import Declaration
 
 

@@ -9,10 +9,10 @@ from softcheck.cases.exhaustive import domain
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import Extreme, unmeasured
-from softcheck.report.build import exit_code
-from softcheck.report.exhaustive import build
+from softcheck.report.build import build, exit_code
 from softcheck.report.formats import render
 from softcheck.run.exhaust import Exhausted, ExhaustHeader, LeftOut, Parts, exhaust
+from softcheck.run.model import Run, RunOptions
 from softcheck.run.patience import MOST_DEATHS, MOST_TIMEOUTS, Over, Patience
 from softcheck.run.protocol import Ready
 from softcheck.variants.declaration import Declaration, KnownDefect
@@ -139,7 +139,9 @@ def given_up(declaration):
     left = LeftOut(Over(FindingKind.CRASH, "each of the first 5 calls"), parts=59, of=64, rows=60416, first_row=5120)
     measurement = unmeasured((5120, 1), (replace(CRASH, count=5),))
     result = Exhausted("v", declaration, SINGLE, measurement, 9.0, left)
-    return build([result], READY, command=["softcheck", "exhaust"], notes=[])
+    options = RunOptions(variants=("v",), dtypes=(SINGLE.dtype,), cases=(), whole_corpus=False)
+    run = Run(options=options, ready=READY, declarations={"v": declaration}, exhausted=[result])
+    return build(run, command=["softcheck", "exhaust"])
 
 
 def test_what_was_left_out_is_a_finding_that_no_declared_defect_explains():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from softcheck.report.speed_build import shape_speed
+from softcheck.report.speed import shape_speed
 from softcheck.run.session import Session
 from softcheck.speed.samples import ShapeSamples
 from softcheck.speed.statistics import ratio_interval

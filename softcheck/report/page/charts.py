@@ -1,17 +1,19 @@
-"""Charts of errors, over torch's own where it was judged, and of the slowdowns of a comparison, with the figures as tables."""
+"""Charts of errors, over torch's own where it was judged, and of accuracy against speed, with their tables; and a comparison's changes."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from markupsafe import Markup
 
 from softcheck.operations.registry import operation
-from softcheck.report import compare_text, content, figures
-from softcheck.report.compare import Comparison, by_word
+from softcheck.report import compare, content, figures
+from softcheck.report.compare import SAME_ULP, Comparison, Result, by_word, shapes_of
 from softcheck.report.content import one_line
-from softcheck.report.model import TORCH, Bin, ErrorPeak, Report, VariantResult
-from softcheck.report.page.svg import Axis, Chart, logarithmic, number, power
+from softcheck.report.model import TORCH, Bin, ErrorPeak, Report, ShapeSpeed, SpeedFigures, VariantResult
+from softcheck.report.page.svg import Axis, Chart, Mark, linear, logarithmic, number, power
+from softcheck.speed.statistics import MARGIN
 
 Along = Literal["distance", "column"]
 ALONG: tuple[Along, Along] = ("distance", "column")
@@ -26,11 +28,6 @@ _FIRST_EDGE = 2.0**-10
 _LEAST_DISTANCE: float = _FIRST_EDGE / 1.4
 _FARTHEST = 1448.0
 """The places of the first and the last bin of distances, which have no middle."""
-
-_LEAST, _MOST = 0.7, 1.5
-"""Ends of the axis of slowdowns; beyond them a figure stands beside its dot."""
-_MOST_ROWS = 40
-"""Slowdowns that are drawn, those whose intervals reach highest."""
 
 
 def reference_of(result: VariantResult, results: Sequence[VariantResult]) -> VariantResult | None:
@@ -95,7 +92,7 @@ def _histogram(
     chart = Chart(Axis("ULP error", first - 1, last + 1, named=named), y, width=320, height=190)
     for octave, share in shares.items():
         edge = f"below {power(2, octave)} ULP" if octave <= last else f"from {power(2, last)} ULP on"
-        chart.box((octave - 1, y.low), (octave, share), "series-1", title=f"{edge}: {share:.3g}", gap=1)
+        chart.bar((octave - 1, y.low), (octave, share), "series-1", title=f"{edge}: {share:.3g}")
     if reference is not None:
         end = max(reference)
         steps = [(float(k), reference.get(k + 1, y.low)) for k in range(first - 1, end)]
@@ -199,51 +196,143 @@ def _cell(peak: ErrorPeak | None) -> str:
 
 
 def changes(comparison: Comparison) -> Mapping[str, object]:
-    """The changes by word, the chart of the largest slowdowns if speed was compared, and what could not be compared."""
+    """The changes by word, and what could not be compared."""
     return {
         "closing": None,
-        "heading": compare_text.HEADING[:-1],
-        "groups": [(word, [compare_text.cells(c)[:-1] for c in of]) for word, of in by_word(comparison).items()],
-        "chart": _slowdowns(comparison),
-        "remarks": compare_text.remarks(comparison),
+        "heading": compare.HEADING[:-1],
+        "groups": [(word, [compare.cells(c)[:-1] for c in of]) for word, of in by_word(comparison).items()],
+        "remarks": compare.remarks(comparison),
     }
 
 
 def changes_since_the_baseline(comparison: Comparison) -> Mapping[str, object]:
     """The same under the sentence that a comparison's own page begins with."""
-    return {**changes(comparison), "closing": compare_text.closing(comparison)}
+    return {**changes(comparison), "closing": compare.closing(comparison)}
 
 
-def _slowdowns(comparison: Comparison) -> Markup | None:
-    found = [(change, change.slowdown) for change in comparison.changes if change.slowdown is not None]
-    if not found:
+COPY = "device copy"
+
+_MOST_FIELDS = 6
+"""Fields per dtype of which each is drawn."""
+
+HEADING = ["variant", "GB/s [low, high]", "of copy", "max ULP", "findings", "on the front"]
+
+
+class Point(NamedTuple):
+    """One variant: GB/s with the ends of its interval, against its largest ULP error."""
+
+    name: str
+    gb_per_s: float
+    low: float
+    high: float
+    max_ulp: float
+    has_findings: bool = False
+    """True if a promise was broken, by a declared defect or not; the variant is then no choice beside right ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """All variants of one shape, the fastest and most accurate of which make the front."""
+
+    shape: ShapeSpeed
+    points: tuple[Point, ...]
+    cases: int | None
+    """Number of cases over which the errors are the largest; None if the errors are those of the timed input alone."""
+
+    @property
+    def best(self) -> list[Point]:
+        """The front of the variants without findings; empty if the errors are those of the timed input, which may be far off elsewhere."""
+        return [] if self.cases is None else front([point for point in self.points if not point.has_findings])
+
+
+def front(points: Sequence[Point]) -> list[Point]:
+    """The points that no other beats: none is better in one figure beyond noise and no worse in the other; slowest first."""
+    best = [p for p in points if not any(_beats(other, p) for other in points)]
+    return sorted(best, key=lambda point: (point.gb_per_s, -point.max_ulp))
+
+
+def _beats(one: Point, other: Point) -> bool:
+    is_faster, is_slower = one.low > other.high * (1 + MARGIN), one.high * (1 + MARGIN) < other.low
+    gain = other.max_ulp - one.max_ulp
+    return (is_faster and gain >= -SAME_ULP) or (not is_slower and gain > SAME_ULP)
+
+
+def fields(result: Result) -> list[Field]:
+    """Returns a field per dtype and shape, with a report's largest errors of all cases, or a benchmark's of the timed input."""
+    report = result if isinstance(result, Report) else None
+    cases = None if report is None else len(report.cases)
+    found: dict[tuple[str, int, int], Field] = {}
+    for shape in shapes_of(result):
+        points = tuple(filter(None, (_point(figures, shape, report) for figures in shape.variants)))
+        if points:
+            found[shape.dtype, shape.rows, shape.columns] = Field(shape, points, cases)
+    return list(found.values())
+
+
+def _point(speed: SpeedFigures, shape: ShapeSpeed, report: Report | None) -> Point | None:
+    """A variant's point; None if it was not timed, or not judged."""
+    rows = () if report is None else report.variants
+    row = next((row for row in rows if row.name == speed.variant and row.dtype == shape.dtype), None)
+    ulp = speed.max_ulp if report is None else None if row is None else row.max_ulp
+    if speed.gb_per_s is None or speed.seconds is None or ulp is None:
         return None
-    if len(found) > _MOST_ROWS:
-        found = sorted(found, key=lambda pair: -pair[1].high)[:_MOST_ROWS]
-    limit = 1 + comparison.limits.max_slowdown
-    low = max(min(0.95, *(slowdown.low for _, slowdown in found)), _LEAST)
-    high = min(max(limit * 1.05, *(slowdown.high for _, slowdown in found)), max(limit * 1.05, _MOST))
-    names = {
-        -float(i): f"{one_line(change.variant, 28)}, {change.dtype} {change.what.removeprefix('speed ')}"
-        for i, (change, _) in enumerate(found)
-    }
-    margin = 7 * max(map(len, names.values())) + 16
-    chart = Chart(
-        Axis("new time over old, each relative to its own run's copy", low, high),
-        Axis("", -len(found) + 0.5, 0.5, named=names),
-        width=480 + margin,
-        height=20 * len(found) + 80,
-        left=margin,
+    moved = speed.gb_per_s * speed.seconds.mid
+    low, high = moved / speed.seconds.high, moved / speed.seconds.low
+    return Point(speed.variant, speed.gb_per_s, low, high, ulp, bool(row and row.findings))
+
+
+def accuracy(result: Result) -> Mapping[str, object]:
+    """Charts of the shapes that were timed, with the same figures as tables; of a dtype's long sweep the ends and the middle."""
+    by_dtype: dict[str, list[Field]] = {}
+    for field in fields(result):
+        by_dtype.setdefault(field.shape.dtype, []).append(field)
+    chosen = (of if len(of) <= _MOST_FIELDS else [of[0], of[len(of) // 2], of[-1]] for of in by_dtype.values())
+    drawings = [_drawn(field) for of in chosen for field in of]
+    return {"drawings": drawings, "heading": HEADING} if drawings else {}
+
+
+def _drawn(field: Field) -> dict[str, object]:
+    shape, best = field.shape, field.best
+    title = f"{shape.dtype} {shape.rows}{figures.TIMES}{shape.columns}"
+    rows = [
+        [
+            one_line(point.name),
+            f"{figures.speed(point.gb_per_s)} [{figures.speed(point.low)}, {figures.speed(point.high)}]",
+            # A file of a stranger's may hold a copy that took for ever.
+            f"{point.gb_per_s / shape.copy_gb_per_s:.0%}" if shape.copy_gb_per_s > 0 else figures.NOT_MEASURED,
+            figures.max_ulp_of_samples(point.max_ulp),
+            "yes" if point.has_findings else figures.NOT_MEASURED if field.cases is None else "none",
+            "yes" if point in best else "",
+        ]
+        for point in sorted(field.points, key=lambda point: -point.gb_per_s)
+    ]
+    cases = None if field.cases is None else figures.plural(field.cases, "case")
+    return {"title": title, "chart": _chart(field, best, title), "cases": cases, "rows": rows}
+
+
+def _chart(field: Field, best: Sequence[Point], title: str) -> Markup:
+    # Errors of broken kernels may be 10^40 ULPs, beside which all others would lie on one line.
+    right = [point.max_ulp for point in field.points if not point.has_findings]
+    top = 2 * max(right) if right else max(point.max_ulp for point in field.points)
+    copy = field.shape.copy_gb_per_s
+    x = linear("GB/s, each element read once and written once", [copy, *(p.high for p in field.points)])
+    y = logarithmic("largest error in ULPs", [min(p.max_ulp, top) for p in field.points])
+    longest = max(len(one_line(point.name, 40)) for point in field.points)
+    chart = Chart(x, y, width=660 + 8 * longest, height=400, right=8 * longest + 100)
+    chart.rule(COPY, copy)
+    if len(best) > 1:
+        chart.line([(point.gb_per_s, point.max_ulp) for point in best], "muted", step=True)
+    names = []
+    for point in field.points:
+        cls = "fail" if point.has_findings else "series-1"
+        height, ulp = min(point.max_ulp, y.high), figures.max_ulp_of_samples(point.max_ulp)
+        chart.line([(point.low, height), (point.high, height)], cls)
+        said = f"{one_line(point.name)}: {figures.speed(point.gb_per_s)} GB/s, {ulp} ULP"
+        mark: Mark = "cross" if point.has_findings else "circle" if point in best else "ring"
+        chart.dot(point.gb_per_s, height, cls, mark=mark, title=said)
+        beyond = f" ↑ {ulp}" if point.max_ulp > y.high else ""
+        names.append((point.gb_per_s, height, f"{one_line(point.name, 40)}{beyond}", cls))
+    chart.names(names)
+    return chart.svg(
+        f"Accuracy against speed, {title}", f"{len(field.points)} variants; the table below holds the figures"
     )
-    chart.rule("limit", limit, cls="fail")
-    chart.rule("same", 1.0, before=True)
-    beyond = []
-    for (row, name), (change, slowdown) in zip(names.items(), found, strict=True):
-        cls = {"REGRESSION": "fail", "AMBIGUOUS": "known"}.get(change.word, "series-1")
-        chart.span((slowdown.low, row), (slowdown.high, row), cls)
-        said = f"{slowdown.mid:.3f} [{slowdown.low:.3f}, {slowdown.high:.3f}]"
-        chart.dot(slowdown.mid, row, cls, title=f"{name}: {said}")
-        if not low <= slowdown.mid <= high:
-            beyond.append((slowdown.mid, row, f"{slowdown.mid:.3f}", cls))
-    chart.label(beyond)
-    return chart.svg("Slowdowns with their intervals", "the tables hold the figures")

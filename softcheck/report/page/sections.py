@@ -1,8 +1,10 @@
 """The contents of a page's sections that hold words and tables: each function returns what its template draws."""
 
+import contextlib
 import re
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby, zip_longest
 
@@ -12,12 +14,16 @@ from oracles.formats import FORMATS
 from softcheck.contract import Surroundings
 from softcheck.explain import of_kind
 from softcheck.probes.registry import PROBES
-from softcheck.report import content, figures, speed_text
+from softcheck.report import content, figures, speed
 from softcheck.report.content import Column, FindingGroup, one_line
-from softcheck.report.model import Exhaustive, Finding, Report, SpeedReport, VariantResult
-from softcheck.report.snippet import shrunk_input, snippet_of
+from softcheck.report.model import Finding, Report, SpeedReport, VariantResult
+from softcheck.report.trace_text import left_out, number, row_lines, ulps
+from softcheck.tracing.model import Trace, TracedRow
 
 Contents = Mapping[str, object]
+
+_MOST_ELEMENTS = 256
+"""Elements of an input that a reader still takes in as bits."""
 
 _FEW = 3
 """Shapes up to which each has a table of its own."""
@@ -68,10 +74,7 @@ def _outcome(result: VariantResult) -> str:
 
 
 def row_anchors(report: Report) -> list[str]:
-    """The id of each result's row in the table of figures, in the report's order: ``row-one_block-float16``.
-
-    A second row of the same name and dtype ends in its number.
-    """
+    """The id of each result's row: ``row-one_block-float16``; a second row of the same name and dtype ends in its number."""
     seen: Counter[str] = Counter()
     anchors = []
     for result in report.variants:
@@ -121,24 +124,8 @@ def _by_reason(groups: list[FindingGroup]) -> list[tuple[str, list[FindingGroup]
 
 
 def whole_sets(report: Report) -> Contents:
-    """A row for each set that was judged whole, by the set in words."""
-    cells: dict[str, Callable[[Exhaustive], str]] = {
-        "variant": lambda found: one_line(found.name),
-        "dtype": lambda found: one_line(found.dtype),
-        "max ULP": figures.max_ulp,
-        "rows": lambda found: f"{found.rows:,}",
-        "ordinary": lambda found: f"{found.ordinary_rows:,}",
-        "NaN": lambda found: f"{found.nan_rows:,}",
-        "fully masked": lambda found: f"{found.fully_masked_rows:,}",
-        "no output": lambda found: f"{found.unjudged_rows:,}",
-        "rows/s": lambda found: f"{found.rows_per_second:,.0f}",
-        "judged in": lambda found: one_line(found.judged_in),
-    }
-    sets: dict[str, list[Exhaustive]] = {}
-    for found in report.exhaustive:
-        sets.setdefault(one_line(found.domain), []).append(found)
-    rows = {domain: [[cell(each) for cell in cells.values()] for each in of] for domain, of in sets.items()}
-    return {"heading": list(cells), "sets": rows} if rows else {}
+    """The sets that were judged whole, as the terminal prints them."""
+    return _lists({"": content.exhaustive_lines(report)}, folded=False)
 
 
 def findings(report: Report) -> Contents:
@@ -150,11 +137,22 @@ def findings(report: Report) -> Contents:
             seen.update(own)
             first = group.first
             if own.pop(first.id, None) is not None:
-                pages.append(_page(group, first, list(own.values()), report))
+                pages.append(_page(group, first, list(own.values())))
     return {"pages": pages, "columns": ELEMENT_COLUMNS} if pages else {}
 
 
-def _page(group: FindingGroup, finding: Finding, others: list[Finding], report: Report) -> Contents:
+def shrunk_input(finding: Finding) -> str | None:
+    """The bits of the smallest input that is known to break the promise; None if none is known, or if it is too large to be read."""
+    for command in filter(None, (finding.save, finding.reproduce)):
+        with contextlib.suppress(ValueError):
+            words = shlex.split(command)
+            if words[:3] == ["softcheck", "corpus", "add"] and "--bits" in words[:-1]:
+                bits = words[words.index("--bits") + 1]
+                return bits if len(bits.replace(";", " ").split()) <= _MOST_ELEMENTS else None
+    return None
+
+
+def _page(group: FindingGroup, finding: Finding, others: list[Finding]) -> Contents:
     """One finding with everything that is known of it, and the others of its group."""
     dtype, around = group.result.dtype, finding.around
     smallest = next((f for f in (finding, *others) if shrunk_input(f) is not None), finding)
@@ -168,7 +166,6 @@ def _page(group: FindingGroup, finding: Finding, others: list[Finding], report: 
         "row": _valued(around.row, dtype) if around is not None and around.row is not None else [],
         "shrunk": [_valued(row, dtype) for row in shrunk.split(";")] if shrunk is not None else [],
         "commands": [(said, content.command(text)) for said, text in [("show it again", finding.reproduce), *save]],
-        "snippet": snippet_of(finding, group.result, report),
         "others": [(f"finding-{f.id}", content.place(f), one_line(f.message)) for f in others],
     }
 
@@ -196,7 +193,10 @@ def _lists(parts: Mapping[str, list[str]], *, folded: bool) -> Contents:
 def beside(report: Report) -> Contents:
     """Facts on the variants beside their figures, as the terminal prints them."""
     blocks = content.blocks(report)
-    return _lists({title: blocks[title] for title in ("worst elements", "probes", "arithmetic")}, folded=True)
+    shown = {title: blocks[title] for title in ("worst elements", "probes", "arithmetic")}
+    coverage = {row.name: (*row.coverage.never, *row.coverage.one_sided) for row in report.variants if row.coverage}
+    shown["lines never run"] = [one_line(f"{name}: {'; '.join(places)}") for name, places in coverage.items() if places]
+    return _lists(shown, folded=True)
 
 
 def not_checked(report: Report) -> Contents:
@@ -245,7 +245,7 @@ def speed_tables(report: SpeedReport) -> Contents:
     """The tables of a benchmark as the terminal has them, geometric means first; those of many shapes are joined to one."""
     if not report.shapes:
         return {}
-    tables = [replace(t, heading=[title or "verdict" for title in t.heading]) for t in speed_text.tables(report)]
+    tables = [replace(t, heading=[title or "verdict" for title in t.heading]) for t in speed.tables(report)]
     means = tables.pop() if len(report.shapes) > 1 else None
     if len(tables) <= _FEW:
         return {"means": means, "tables": tables, "every": None}
@@ -254,10 +254,64 @@ def speed_tables(report: SpeedReport) -> Contents:
         for shape, table in zip(report.shapes, tables, strict=True)
         for row in table.rows
     ]
-    every = speed_text.TextTable(f"all {len(tables)} shapes", ["shape", *tables[0].heading], rows)
+    every = speed.TextTable(f"all {len(tables)} shapes", ["shape", *tables[0].heading], rows)
     return {"means": means, "tables": [], "every": every}
 
 
 def speed_remarks(report: SpeedReport) -> Contents:
     """Reasons for which a figure is doubtful or missing."""
-    return _lists({"": speed_text.remarks(report)}, folded=False)
+    return _lists({"": speed.remarks(report)}, folded=False)
+
+
+def recordings(result: Report | Trace) -> Contents:
+    """The recordings of a trace, or of a report's traces, and what the script needs of them."""
+    traces = (result,) if isinstance(result, Trace) else result.traces
+    found = []
+    for i, trace in enumerate(traces, 1):
+        variant = one_line(f"{trace.variant}, {trace.dtype}")
+        for j, row in enumerate(trace.rows, 1):
+            anchor = f"steps-{i}-{j}"
+            found.append(
+                {
+                    "anchor": anchor,
+                    "title": f"{variant}, row {row.row}, {figures.plural(row.columns, 'column')}",
+                    "case": one_line(trace.case),
+                    "command": content.command(trace.command),
+                    "row": row,
+                    "lines": [*left_out(row), list(row_lines(row))[-1]],
+                    "data": _data(row, anchor, variant),
+                }
+            )
+    if not found:
+        return {}
+    return {
+        "recordings": found,
+        "variants": list(dict.fromkeys(one_line(f"{trace.variant}, {trace.dtype}") for trace in traces)),
+        "notes": list(dict.fromkeys(one_line(f"{t.variant}: {note}") for t in traces for note in t.notes)),
+        "triton": ", ".join(dict.fromkeys(one_line(trace.triton) for trace in traces)),
+    }
+
+
+def _data(row: TracedRow, anchor: str, variant: str) -> dict[str, object]:
+    maximum = total = figures.NOT_MEASURED
+    steps = []
+    for step in row.steps:
+        if step.lanes == 1 and step.phase in {"block_maximum", "running_maximum"}:
+            maximum = number(step.value)
+        if step.lanes == 1 and step.phase in {"block_sum", "running_sum"}:
+            total = number(step.value)
+        steps.append(
+            {
+                "program": ", ".join(map(str, step.program)),
+                "columns": step.columns,
+                "maximum": maximum,
+                "sum": total,
+                "lanes": [
+                    [lane.column, number(lane.value), number(lane.exact), ulps(lane.error), int(lane.masked)]
+                    for lane in step.shown
+                ],
+                "hidden": step.lanes - len(step.shown),
+            }
+        )
+    of_row = {"row": row.row, "columns": row.columns, "block": row.block}
+    return {"id": anchor, "variant": variant, **of_row, "steps": steps}

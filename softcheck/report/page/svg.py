@@ -1,4 +1,4 @@
-"""Charts as SVG without a library: axes with ticks as people write them, marks, rules and labels beside what they name.
+"""Charts as SVG: axes with ticks as people write them, marks, rules, and names in the margin.
 
 Colours are classes that ``page.css`` defines for both schemes: ``series-1`` and ``series-2`` for lines and dots, ``pass``,
 ``known``, ``fail``, ``unsupported`` and ``error`` for verdicts, ``muted`` for what stands behind.
@@ -9,20 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
+from xml.etree import ElementTree as ET
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 Point = tuple[float, float]
 Mark = Literal["circle", "ring", "cross"]
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 16.0, 30.0, 46.0
+_LEFT, _TOP, _BOTTOM = 64.0, 30.0, 46.0
 """Margins in pixels, with room for the ticks' labels and the axes' titles."""
 
-_LETTER = 7.2
-"""Width of a letter of a label in pixels, at the 12 pixels of ``page.css``, rather too wide than too narrow."""
-_LINE = 14.0
-
-
+_LETTER, _LINE = 7.2, 14.0
+"""Width and height of a letter in pixels, at the 12 pixels of ``page.css``, rather too wide than too narrow."""
 _MOST_TICKS = 8
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -50,7 +48,8 @@ class Axis:
         if self.named is not None:
             return list(self.named.items())
         if not self.base:
-            step = _round_step((self.high - self.low) / _MOST_TICKS)
+            least = (self.high - self.low) / _MOST_TICKS
+            step = _ones_twos_fives(least, 10 * least)[0]
             first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
             return [(k * step, number(k * step)) for k in range(first, last + 1)]
         if self.base == 10 and self.high < 100 * self.low * (1 - 1e-9):
@@ -104,181 +103,80 @@ def _ones_twos_fives(low: float, high: float) -> list[float]:
     return [step for step in steps if low * (1 - 1e-9) <= step <= high * (1 + 1e-9)]
 
 
-def _round_step(least: float) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten that is no smaller."""
-    magnitude = 10.0 ** math.floor(math.log10(least))
-    return next(m * magnitude for m in (1, 2, 5, 10) if m * magnitude >= least * (1 - 1e-9))
-
-
-def tag(name: str, *children: str, **attributes: object) -> Markup:
-    """An element with its children, all escaped that is no Markup yet.
-
-    An underscore in an attribute's name stands for a hyphen, one at its end for nothing: ``class_``, ``stroke_width``.
-    Numbers are written to a tenth of a pixel; an attribute that is None is left out.
-    """
-    given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(_written(value))}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    inside = Markup().join(children)
-    return Markup(f"<{name}{given}>{inside}</{name}>") if children else Markup(f"<{name}{given}/>")  # noqa: S704 - escaped
-
-
 class Chart:
-    """A chart with two axes. Marks are given in the axes' figures and drawn in the order of the calls.
+    """A chart with two axes, whose marks are drawn in the order of the calls; sizes and the right margin are in pixels."""
 
-    ``width``, ``height`` and ``left``, the margin for the labels of the vertical axis, are in pixels.
-    """
+    def __init__(self, x: Axis, y: Axis, *, width: float = 640, height: float = 340, right: float = 16) -> None:
+        self._x, self._y = x, y
+        self._right, self._bottom = width - right, height - _BOTTOM
+        self._drawn = ET.Element("svg", {"class": "chart", "viewBox": f"0 0 {width:g} {height:g}", "role": "img"})
+        for value, text in x.ticks():
+            at, _ = self.place(value, y.low)
+            self._add("line", "grid", x1=at, x2=at, y1=_TOP, y2=self._bottom)
+            self.write(at, self._bottom + 16, text, "tick", anchor="middle")
+        for value, text in y.ticks():
+            _, down = self.place(x.low, value)
+            self._add("line", "grid", x1=_LEFT, x2=self._right, y1=down, y2=down)
+            self.write(_LEFT - 7, down + 4, text, "tick", anchor="end")
+        self._add("line", "axis", x1=_LEFT, x2=self._right, y1=self._bottom, y2=self._bottom)
+        self.write((_LEFT + self._right) / 2, self._bottom + 36, x.title, "title", anchor="middle")
+        self.write(4, _TOP - 12, y.title, "title")
 
-    def __init__(self, x: Axis, y: Axis, *, width: float = 640, height: float = 340, left: float = _LEFT) -> None:
-        self._x, self._y, self._left = x, y, left
-        self.width, self.height = width, height
-        self._marks: list[Markup] = []
+    def _add(self, name: str, cls: str, text: str = "", title: str = "", **attributes: object) -> None:
+        """An element with numbers to a tenth of a pixel, and with a title where the pointer rests on it."""
+        written = {k.replace("_", "-"): f"{v:.1f}" if isinstance(v, float) else str(v) for k, v in attributes.items()}
+        element = ET.SubElement(self._drawn, name, {"class": cls, **written})
+        element.text = text or None
+        if title:
+            ET.SubElement(element, "title").text = title
 
     def place(self, x: float, y: float) -> Point:
         """The pixels of a point; a point beyond the axes is put on their ends."""
-        right, bottom = self.width - _RIGHT, self.height - _BOTTOM
-        return self._left + self._x.share(x) * (right - self._left), bottom - self._y.share(y) * (bottom - _TOP)
+        across, up = self._x.share(x), self._y.share(y)
+        return _LEFT + across * (self._right - _LEFT), self._bottom - up * (self._bottom - _TOP)
 
     def line(self, points: Iterable[Point], cls: str, *, step: bool = False) -> None:
         """A line through points, or with ``step`` one that keeps each height up to the next point."""
         placed = [self.place(*point) for point in points]
         if step:
             placed = [p for a, b in pairwise(placed) for p in (a, (b[0], a[1]))] + placed[-1:]
-        path = "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in placed)
-        self._marks.append(tag("path", class_=f"line {cls}", d=path))
+        self._add("path", f"line {cls}", d="M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in placed))
 
     def dot(self, x: float, y: float, cls: str, *, mark: Mark = "circle", title: str = "") -> None:
         """A point as a disc, a ring or a cross; ``title`` shows where the pointer rests on it."""
         at, down = self.place(x, y)
-        said = [tag("title", title)] if title else []
         if mark == "cross":
-            path = f"M{at - 4:.1f},{down - 4:.1f}l8,8m0,-8l-8,8"
-            self._marks.append(tag("path", *said, class_=f"cross {cls}", d=path))
+            self._add("path", f"cross {cls}", title=title, d=f"M{at - 4:.1f},{down - 4:.1f}l8,8m0,-8l-8,8")
         else:
-            self._marks.append(tag("circle", *said, class_=f"{mark} {cls}", cx=at, cy=down, r=4.5))
+            self._add("circle", f"{mark} {cls}", title=title, cx=at, cy=down, r=4.5)
 
-    def span(self, start: Point, end: Point, cls: str) -> None:
-        """A straight line between two points, as for an interval."""
-        (x1, y1), (x2, y2) = self.place(*start), self.place(*end)
-        self._marks.append(tag("line", class_=f"span {cls}", x1=x1, y1=y1, x2=x2, y2=y2))
-
-    def box(self, corner: Point, opposite: Point, cls: str, *, title: str = "", gap: float = 0) -> None:
-        """A rectangle between two corners, smaller by ``gap`` pixels at its right, as for a bar or a cell of a map."""
+    def bar(self, corner: Point, opposite: Point, cls: str, *, title: str) -> None:
+        """A rectangle between two corners, a pixel narrower at its right."""
         (x1, y1), (x2, y2) = self.place(*corner), self.place(*opposite)
-        said = [tag("title", title)] if title else []
-        wide, high = max(abs(x2 - x1) - gap, 0.5), abs(y2 - y1)
-        self._marks.append(
-            tag("rect", *said, class_=f"box {cls}", x=min(x1, x2), y=min(y1, y2), width=wide, height=high)
-        )
-
-    def squares(self, places: Iterable[Point], cls: str, *, side: float, title: str) -> None:
-        """Many points as squares of some pixels, in one element."""
-        half = side / 2
-        path = "".join(
-            f"M{x - half:.1f},{y - half:.1f}h{side:g}v{side:g}h-{side:g}z"
-            for x, y in (self.place(*point) for point in places)
-        )
-        if path:
-            self._marks.append(tag("path", tag("title", title), class_=f"box {cls}", d=path))
-
-    def outline(self, corners: Sequence[Point], cls: str, label: str) -> None:
-        """A polygon without filling, with a label in its upper left corner."""
-        placed = [self.place(*corner) for corner in corners]
-        path = "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in placed) + "z"
-        self._marks.append(tag("path", class_=cls, d=path))
-        x, y = min(placed, key=lambda corner: corner[0] + corner[1])
-        self.write(x + 3, y + 13, label, cls="muted")
+        wide, high = max(abs(x2 - x1) - 1, 0.5), abs(y2 - y1)
+        self._add("rect", f"box {cls}", title=title, x=min(x1, x2), y=min(y1, y2), width=wide, height=high)
 
     def rule(self, label: str, x: float, *, cls: str = "muted", before: bool = False) -> None:
         """A line across the chart at a figure of the horizontal axis, with its label at the end, left of the line if ``before``."""
         at, _ = self.place(x, self._y.low)
-        self._marks.append(tag("line", class_=f"rule {cls}", x1=at, x2=at, y1=_TOP, y2=self.height - _BOTTOM))
-        beyond = before or at + _LETTER * len(label) > self.width - _RIGHT
-        self.write(at + (-3 if beyond else 3), _TOP - 12, label, cls=cls, anchor="end" if beyond else "start")
+        self._add("line", f"rule {cls}", x1=at, x2=at, y1=_TOP, y2=self._bottom)
+        is_left = before or at + _LETTER * len(label) > self._right
+        self.write(at + (-3 if is_left else 3), _TOP - 12, label, f"label {cls}", anchor="end" if is_left else "start")
 
-    def write(self, x: float, y: float, text: str, *, cls: str = "", anchor: str = "start") -> None:
+    def write(self, x: float, y: float, text: str, cls: str, *, anchor: str = "start") -> None:
         """A text at a place in pixels; ``anchor`` is its ``start``, ``middle`` or ``end``."""
-        self._marks.append(tag("text", text, class_=f"label {cls}".rstrip(), x=x, y=y, text_anchor=anchor))
+        self._add("text", cls, text, x=x, y=y, text_anchor=anchor)
 
-    def label(self, labels: Sequence[tuple[float, float, str, str]]) -> None:
-        """Names of points beside them: x, y, text and class of each. A name that finds no room gets a line to its point."""
-        placed = [(self.place(x, y), text, cls) for x, y, text, cls in labels]
-        dots = [(x - 6, y - 6, x + 6, y + 6) for (x, y), _, _ in placed]
-        taken: list[_Box] = []
-        for (x, y), text, cls in placed:
-            wide = _LETTER * len(text)
-            spots = [spot for spot in _around(x, y, wide) if self._has_inside(spot)] or [
-                (x + 8, y - 7, x + wide, y + 7)
-            ]
-            free = next((spot for spot in spots if not any(_overlap(spot, other) for other in (*taken, *dots))), None)
-            box = free or min(spots, key=lambda spot: sum(_overlap(spot, other) for other in (*taken, *dots)))
-            taken.append(box)
-            middle = (box[1] + box[3]) / 2
-            near = min(max(x, box[0]), box[2])
-            if max(abs(near - x), abs(middle - y)) > 12:
-                end = middle + (6 if middle < y else -6) if near == x else middle
-                self._marks.append(tag("line", class_="leader", x1=x, y1=y, x2=near, y2=end))
-            is_left = box[2] <= x
-            self.write(box[2 if is_left else 0], middle + 4, text, cls=cls, anchor="end" if is_left else "start")
+    def names(self, labels: Sequence[tuple[float, float, str, str]]) -> None:
+        """Names of points in the right margin, in the order of their heights, with lines to them: x, y, text and class of each."""
+        placed = sorted((self.place(x, y)[::-1], text, cls) for x, y, text, cls in labels)
+        last = -math.inf
+        for left, ((y, x), text, cls) in zip(range(len(placed) - 1, -1, -1), placed, strict=True):
+            last = max(last + _LINE, min(y, self._bottom - _LINE * left))
+            self._add("line", "leader", x1=x, y1=y, x2=self._right + 4, y2=last)
+            self.write(self._right + 7, last + 4, text, f"label {cls}")
 
-    def _has_inside(self, box: "_Box") -> bool:
-        return box[0] >= self._left and box[2] <= self.width and box[1] >= _TOP - 8 and box[3] <= self.height - _BOTTOM
-
-    def svg(self, title: str, description: str = "") -> Markup:
+    def svg(self, title: str, description: str) -> Markup:
         """The chart as an element that a screen reader reads as its title and description."""
-        return tag(
-            "svg",
-            *self._axes(),
-            *self._marks,
-            class_="chart",
-            viewBox=f"0 0 {self.width:g} {self.height:g}",
-            role="img",
-            aria_label=title,
-            aria_description=description or None,
-        )
-
-    def _axes(self) -> list[Markup]:
-        right, bottom = self.width - _RIGHT, self.height - _BOTTOM
-        drawn = []
-        for value, text in self._x.ticks():
-            at, _ = self.place(value, self._y.low)
-            drawn.append(tag("line", class_="grid", x1=at, x2=at, y1=_TOP, y2=bottom))
-            drawn.append(tag("text", text, class_="tick", x=at, y=bottom + 16, text_anchor="middle"))
-        for value, text in self._y.ticks():
-            _, down = self.place(self._x.low, value)
-            drawn.append(tag("line", class_="grid", x1=self._left, x2=right, y1=down, y2=down))
-            drawn.append(tag("text", text, class_="tick", x=self._left - 7, y=down + 4, text_anchor="end"))
-        drawn.append(tag("line", class_="axis", x1=self._left, x2=right, y1=bottom, y2=bottom))
-        drawn.append(
-            tag("text", self._x.title, class_="title", x=(self._left + right) / 2, y=bottom + 36, text_anchor="middle")
-        )
-        drawn.append(tag("text", self._y.title, class_="title", x=4, y=_TOP - 12))
-        return drawn
-
-
-_Box = tuple[float, float, float, float]
-
-
-def _around(x: float, y: float, wide: float) -> list[_Box]:
-    """Places for a label, the nearest first: beside its point, above, below, and further away."""
-    spots = []
-    for away in range(12):
-        for down in (0, -_LINE * away, _LINE * away):
-            middle = y + down
-            spots.append((x + 9, middle - 7, x + 9 + wide, middle + 7))
-            spots.append((x - 9 - wide, middle - 7, x - 9, middle + 7))
-            if away:
-                spots.append((x - wide / 2, middle - 7, x + wide / 2, middle + 7))
-    return spots
-
-
-def _overlap(a: _Box, b: _Box) -> float:
-    """The area that two boxes share, in square pixels."""
-    wide, high = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
-    return max(wide, 0) * max(high, 0)
-
-
-def _written(value: object) -> str:
-    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
+        self._drawn.attrib |= {"aria-label": title, "aria-description": description}
+        return Markup(ET.tostring(self._drawn, encoding="unicode"))  # noqa: S704 - it escapes what it holds

@@ -1,4 +1,4 @@
-"""Templates of reports that are no pages: Markdown, JUnit XML, and lines of Python that show a finding."""
+"""Templates of reports: pages, Markdown, and those of CI systems."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -9,20 +9,20 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 
 
 @cache
-def _templates() -> Environment:
-    made = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=select_autoescape(("xml",), default_for_string=False),
+def templates() -> Environment:
+    """The templates. HTML and XML escape all that they print but Markup, other ones by their own filters."""
+    folder = Path(__file__).parent
+    return Environment(
+        loader=FileSystemLoader([folder, folder.parent / "page" / "templates"]),
+        autoescape=select_autoescape(("html", "xml"), default_for_string=True),
         undefined=StrictUndefined,
         trim_blocks=True,
+        lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters["repr"] = repr
-    return made
 
 
 def drawn(name: str, values: Mapping[str, Any], filters: Mapping[str, Callable[..., object]] | None = None) -> str:
-    """The text of a template. Only XML is escaped by itself; other templates escape by their own ``filters``."""
-    templates = _templates()
-    templates.filters |= filters or {}
-    return templates.get_template(name).render(values)
+    """The text of a template, which may use the ``filters``."""
+    templates().filters |= filters or {}
+    return templates().get_template(name).render(values)
