@@ -7,8 +7,8 @@ that ends its process costs a ``crash`` on that trial alone.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -155,6 +155,10 @@ class Subject:
     setting: Setting
     device: torch.device
 
+    def calling(self, function: Callable[..., Any]) -> "Subject":
+        """Returns the subject with another function in the variant's place."""
+        return replace(self, variant=replace(self.variant, function=function))
+
 
 class Probe(ABC):
     """A way of calling a variant that exposes a broken contract."""
@@ -182,16 +186,20 @@ class Probe(ABC):
         for _, outcome in done:
             for name, holds in outcome.properties.items():
                 properties[name] = properties.get(name, True) and holds
-        made = sum(outcome.skipped is None for _, outcome in done)
         return Conclusion(
             findings=tuple(findings),
-            trials=made,
+            trials=made_of(done),
             skipped=skipped_of(done),
             notes=tuple(dict.fromkeys(outcome.note for _, outcome in done if outcome.note is not None)),
             properties=properties,
             varied=tuple(dict.fromkeys(name for _, outcome in done for name in outcome.varied)),
             sampled=RandomRows.total(outcome.sampled for _, outcome in done),
         )
+
+
+def made_of(done: Sequence[tuple[Trial, Outcome]]) -> int:
+    """Returns how many trials were made; one that left some of its calls out was."""
+    return sum(outcome.skipped is None or bool(outcome.tried or outcome.shapes) for _, outcome in done)
 
 
 def skipped_of(done: Sequence[tuple[Trial, Outcome]]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import stand_in_streams
 import torch
 
 from softcheck.probes.base import Setting, Subject
-from softcheck.probes.histories import at_once, modes
+from softcheck.probes.histories import modes
 from softcheck.probes.histories.modes import GRAPH, STREAM, STREAMS
 from softcheck.probes.histories.player import Copies, Player
 from softcheck.probes.histories.steps import Step
@@ -45,8 +45,7 @@ def softmax(x):
 @pytest.fixture(autouse=True)
 def _stand_ins(monkeypatch):
     stand_in_streams.install(monkeypatch)
-    for module in (modes, at_once):
-        monkeypatch.setattr(module, "work", lambda *_, **__: None)
+    monkeypatch.setattr(modes, "work", lambda *_: None)
 
 
 def subject_of(tmp_path, source):

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from softcheck.probes.histories.modes import Function
-
 TICK = 1e-6
 """Seconds between two readings. A loop that waits comes to its end."""
 
@@ -35,28 +33,17 @@ class StandInClock:
         self.move(self.tick)
         return self._begun[name] + (self._passed if name.endswith("_ns") else self._passed / 1e9)
 
-    def showing(self, function: Function) -> Function:
-        """Returns the function as it is called while Python's ``time`` reads this clock."""
-
-        def timed(x: Any) -> Any:
-            with self.shown():
-                return function(x)
-
-        return timed
-
     @contextmanager
     def shown(self) -> Iterator[None]:
         """Lets the functions of ``time`` read this clock. What is imported meanwhile keeps stand-ins that know the real one."""
         before = _shown[-1:]
         _shown[:] = [self]
-        for name, stand_in in _STAND_INS.items():
-            setattr(time, name, stand_in)
+        vars(time).update(_STAND_INS)
         try:
             yield
         finally:
             _shown[:] = before
-            for name, read in (_STAND_INS if before else _REAL).items():
-                setattr(time, name, read)
+            vars(time).update(_STAND_INS if before else _REAL)
 
 
 _shown: list[StandInClock] = []
@@ -64,11 +51,7 @@ _shown: list[StandInClock] = []
 
 
 def _stand_in(name: str) -> Callable[[], Any]:
-    @functools.wraps(_REAL[name])
-    def read() -> Any:
-        return _shown[0].read(name) if _shown else _REAL[name]()
-
-    return read
+    return functools.wraps(_REAL[name])(lambda: _shown[0].read(name) if _shown else _REAL[name]())
 
 
 _STAND_INS = {name: _stand_in(name) for name in _REAL}

@@ -8,7 +8,7 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -16,27 +16,24 @@ import torch
 
 from oracles.formats import FORMATS, Bits
 from softcheck.calling import activity
-from softcheck.calling.call import Placed, call_on_device, place, to_bits, to_tensor
+from softcheck.calling.call import Placed, place, to_bits, to_tensor
 from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError, UsageError
-from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import differing, wrong_where_it_lies
+from softcheck.probes.helpers import call_placed, differing, wrong_where_it_lies
 from softcheck.probes.histories.clock import TICK, StandInClock
 from softcheck.probes.histories.modes import GRAPH, Function, asks_for_gradient, captured, in_mode, with_gradient
-from softcheck.probes.histories.steps import Step
-from softcheck.probes.poison import nan_filled
-from softcheck.probes.space import strides
+from softcheck.probes.histories.steps import BESIDE, COLLECT, Step
+from softcheck.probes.poison import handing_out
 from softcheck.variants.adapt import Adapted
 from softcheck.variants.registry import load_anew
 
 _LEFT_TO_OTHERS = frozenset({FindingKind.STATE_CHANGED, FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.EMPTY_REFUSED})
 """Kinds that other probes and cases look for, and that show whatever was called before."""
 
-
-_TUNED = ("autotune", "load_inline")
-"""Parts of code whose first call measures configurations, or runs a compiler of C++."""
+_COMPILES, _TUNES = ("torch.compile",), ("autotune", "load_inline")
+"""Parts of code whose first call compiles, and on a GPU those whose first call measures configurations, or runs a compiler of C++."""
 
 _SLEPT = 0.1
 """Seconds of the longest pause that is slept through; of a longer one a stand-in clock alone tells."""
@@ -54,19 +51,21 @@ class Copies:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self.are_fresh = not _begins_slowly(subject)
+        slow = (*_COMPILES, *_TUNES) if subject.setting.on_gpu else _COMPILES
+        source = ""
+        with suppress(AttributeError, KeyError, OSError, TypeError):
+            source = inspect.getsource(sys.modules[subject.variant.function.__module__])
+        self.are_fresh = not any(name in source for name in slow)
 
     def one(self) -> Function:
         """Returns one more copy."""
-        function = self._subject.variant.function
-        if not self.are_fresh:
-            return function
-        try:
-            with StandInClock().shown():
-                return load_anew(self._subject.variant, self._subject.device).function
-        except UsageError:
-            self.are_fresh = False
-            return function
+        if self.are_fresh:
+            try:
+                with StandInClock().shown():
+                    return load_anew(self._subject.variant, self._subject.device).function
+            except UsageError:
+                self.are_fresh = False
+        return self._subject.variant.function
 
 
 class Player:
@@ -75,10 +74,9 @@ class Player:
     def __init__(self, subject: Subject, copies: Copies) -> None:
         self._subject = subject
         function = copies.one()
-        function = function.changing(self._kept_operands) if isinstance(function, Adapted) else function
+        self._function = function.changing(self._kept_operands) if isinstance(function, Adapted) else function
         # What outlives a history must not have seen another time.
         self._clock = StandInClock() if copies.are_fresh else None
-        self._function = function if self._clock is None else self._clock.showing(function)
         self._kind: tuple[object, ...] | None = None
         """Kind of the last call: a graph is replayed as long as no call of another kind comes between."""
         self._graph: tuple[torch.Tensor, torch.cuda.CUDAGraph, torch.Tensor] | None = None
@@ -88,6 +86,8 @@ class Player:
         self._rewrites: bool | None = None
         """True while a call gets the operands of an earlier one with new values; None outside of the calls of steps."""
         self._kept: list[tuple[Step, torch.Tensor, Bits]] = []
+        self._right: dict[Step, Bits] = {}
+        """Right answers: equal steps have equal ones."""
         self.fatal = False
         """True if the process can't go on."""
         self.unable: str | None = None
@@ -106,10 +106,10 @@ class Player:
             with handing_out(failing(step.failing)):
                 self._call_in_vain(placed.view)
         function = self._replayed if step.mode == GRAPH else in_mode(self._function, step.mode)
+        self._rewrites = step.memory == "same"
         try:
-            self._rewrites = step.memory == "same"
-            with nan_filled():
-                returned = call_on_device(function, placed, self._subject.setting.operation)
+            timed = self._subject.calling(self._timed(in_mode(function, step.settings)))
+            returned = call_placed(timed, placed)
         except UninterpretableError as error:
             self.unable = str(error)
             return ()
@@ -118,9 +118,23 @@ class Player:
         self.fatal |= returned.fatal
         violations = returned.violations
         if returned.output is not None:
-            self._kept.append((step, returned.output, to_bits(returned.output, placed.fmt)))
-            violations += wrong_where_it_lies(self._subject, bits, returned.output, returned, placed.fmt)
+            found = to_bits(returned.output, placed.fmt)
+            self._kept.append((step, returned.output, found))
+            right = self._right.get(step)
+            if right is None or right.tobytes() != found.tobytes():
+                wrong = wrong_where_it_lies(self._subject, bits, returned.output, returned, placed.fmt)
+                violations += wrong
+                self._right |= {} if wrong else {step: found}
         return tuple(v for v in violations if not _is_left_out(v, step))
+
+    def _timed(self, function: Function) -> Function:
+        """Returns the function as it is called while Python's ``time`` reads the stand-in clock, where there is one."""
+
+        def timed(x: torch.Tensor) -> Any:
+            with nullcontext() if self._clock is None else self._clock.shown():
+                return function(x)
+
+        return timed
 
     def _kept_operands(self, _x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Keeps the operands of a step's call; if they are rewritten, those that are kept hold the new values, where they have that shape."""
@@ -141,9 +155,9 @@ class Player:
     def overwritten(self) -> Violation | None:
         """Returns a violation if an output is no longer what it was when it came."""
         for step, output, before in self._kept:
-            now = to_bits(output, FORMATS[step.dtype])
+            fmt = FORMATS[step.dtype]
             message = f"the output of {step} changed after it was returned"
-            found = differing(FindingKind.OUTPUT_REUSED, before, now, FORMATS[step.dtype], message)
+            found = differing(FindingKind.OUTPUT_REUSED, before, to_bits(output, fmt), fmt, message)
             if found is not None:
                 return found
         return None
@@ -153,7 +167,7 @@ class Player:
         key = (step.rows, step.columns, step.dtype, step.layout, step.offset)
         last = self._last.get(key)
         # Expanded rows share their memory, and torch writes to none such.
-        if step.memory == "same" and last is not None and step.layout != strides.EXPANDED:
+        if step.memory == "same" and last is not None and 0 not in last.view.stride():
             # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.
             last.view.data.copy_(to_tensor(bits, fmt, device))
         else:
@@ -161,7 +175,7 @@ class Player:
                 self._last.pop(key, None)
             last = None  # Else what is freed would still be held here.
             last = place(bits, fmt, step.placing(), device)
-        self._last[key] = replace(last, view=with_gradient(last.view, step.mode))
+        self._last[key] = replace(last, view=with_gradient(last.view, step.grad))
         return self._last[key]
 
     def _note(self, *kind: object) -> None:
@@ -194,36 +208,19 @@ class Player:
 
     def _act(self, step: Step) -> None:
         device = self._subject.device
-        if step.act == "collect":
+        if step.act == COLLECT:
             self._last.clear()
             gc.collect()
             if device.type == "cuda":
                 torch.cuda.empty_cache()
             return
         self._note(step.act)
-        x = place(step.bits(), FORMATS[step.dtype], step.placing(), device).view
-        if step.act == "one-dimensional":
-            x = x.flatten()
-        elif step.act == "integers":
-            x = torch.ones(x.shape, dtype=torch.int64, device=device)
-        elif step.act == "undeclared-dtype":
-            x = x.double()
-        self._call_in_vain(x)
+        self._call_in_vain(BESIDE[step.act][1](place(step.bits(), FORMATS[step.dtype], step.placing(), device).view))
 
     def _call_in_vain(self, x: torch.Tensor) -> None:
         """Calls without looking at the answer, since nothing is promised for the call."""
         with preserved(), suppress(Exception), activity.calling():
-            self._function(x)
-
-
-def _begins_slowly(subject: Subject) -> bool:
-    """True if the source of a function's module speaks of what makes a copy's first call slow: on a GPU, tuning is such too."""
-    slow = ("torch.compile", *_TUNED) if subject.setting.on_gpu else ("torch.compile",)
-    try:
-        source = inspect.getsource(sys.modules[subject.variant.function.__module__])
-    except (AttributeError, KeyError, OSError, TypeError):
-        return False
-    return any(name in source for name in slow)
+            self._timed(self._function)(x)
 
 
 def _is_left_out(violation: Violation, step: Step) -> bool:
@@ -231,7 +228,7 @@ def _is_left_out(violation: Violation, step: Step) -> bool:
     if violation.kind is FindingKind.RAISED:
         # Gradients are not promised: torch's own functions refuse such an input when they write into an `out`. Nor does
         # torch let a tensor that was made in inference mode, such as a kept workspace, be written to outside it.
-        return asks_for_gradient(step.mode) or INFERENCE_TENSOR in violation.message
+        return asks_for_gradient(step.grad) or INFERENCE_TENSOR in violation.message
     return violation.kind in _LEFT_TO_OTHERS
 
 

@@ -20,9 +20,8 @@ from softcheck.calling.call import (
 )
 from softcheck.calling.operands import once
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.allocation import as_it_is, bytes_of, handing_out
 from softcheck.probes.base import Subject
-from softcheck.probes.poison import nan_filled
+from softcheck.probes.poison import as_it_is, bytes_of, handing_out, nan_filled
 
 MARGIN = 1 << 16
 """Least bytes on either side: several tiles of any kernel, and a multiple of every alignment that kernels ask for."""
@@ -59,7 +58,7 @@ def place_in_bands(
 
 @dataclass(slots=True)
 class Bands:
-    """A policy of ``allocation.handing_out``: every tensor handed out lies between margins of one canary byte."""
+    """A policy of ``poison.handing_out``: every tensor handed out lies between margins of one canary byte."""
 
     canary: int
     margin: int
@@ -121,32 +120,29 @@ class Bands:
         """
         for inside, whole, whose in self._placed:
             seen, canary = whole.clone(), self._byte(inside)
-            item = inside.element_size()
+            item, begin = inside.element_size(), inside.storage_offset()
             # As bytes, since some byte patterns are no valid number of some types.
             strides = (*(item * stride for stride in inside.stride()), 1)
-            seen.as_strided((*inside.shape, item), strides, item * inside.storage_offset()).fill_(canary)
+            seen.as_strided((*inside.shape, item), strides, item * begin).fill_(canary)
             changed = torch.nonzero(seen != canary).flatten()
-            if changed.numel():
-                return self._described(inside, whole, whose, changed)
+            if not changed.numel():
+                continue
+            first, last = (int(changed[i]) // item for i in (0, -1))
+            before = f"{begin - first} elements before the beginning"
+            where = before if first < begin else f"element {first - begin} after the beginning"
+            value = bytes(bytes_of(whole)[first * item : (first + 1) * item].tolist()).hex()
+            return _written(
+                f"{whose}, of shape {list(inside.shape)}, {changed.numel()} bytes from {where} to element {last - begin}: "
+                f"bytes {value} at the first",
+                canary,
+                count=len({int(i) // item for i in changed[:4096].tolist()}),
+            )
         return None
 
-    def _described(self, inside: torch.Tensor, whole: torch.Tensor, whose: str, changed: torch.Tensor) -> Violation:
-        item = inside.element_size()
-        first, last = (int(changed[i]) // item for i in (0, -1))
-        begin = inside.storage_offset()
-        shape = list(inside.shape)
-        where = (
-            f"{begin - first} elements before the beginning"
-            if first < begin
-            else f"element {first - begin} after the beginning"
-        )
-        value = bytes(bytes_of(whole)[first * item : (first + 1) * item].tolist()).hex()
-        return Violation(
-            FindingKind.OUT_OF_BOUNDS_WRITE,
-            f"wrote outside {whose}, of shape {shape}, {changed.numel()} bytes from {where} "
-            f"to element {last - begin}: bytes {value} at the first; expected the canary {self._byte(inside):#x} to be left alone",
-            count=len({int(i) // item for i in changed[:4096].tolist()}),
-        )
+
+def _written(what: str, canary: int, count: int) -> Violation:
+    message = f"wrote outside {what}; expected the canary {canary:#x} to be left alone"
+    return Violation(FindingKind.OUT_OF_BOUNDS_WRITE, message, count=count)
 
 
 class InBands(NamedTuple):
@@ -196,36 +192,27 @@ class Hole:
 
     def __init__(self, size: int, canary: int, device: torch.device) -> None:
         """Looks for three blocks of ``size`` bytes side by side and frees the middle one; there may be none."""
-        self._canary = canary
+        self._canary, self._size = canary, size
         self._address: int | None = None
-        self._size = size
+        self._beside: list[torch.Tensor] = []
         rounded = -(-size // _ROUNDED_TO) * _ROUNDED_TO
-        if device.type != "cuda" or not 0 < rounded <= _LARGEST:
-            return
+        tries = _TRIES if device.type == "cuda" and 0 < rounded <= _LARGEST else 0
+        made = [torch.full((rounded,), canary, dtype=torch.uint8, device=device) for _ in range(tries)]
         # The other blocks are kept: if they were freed, they would fit as well as the hole.
-        self._blocks = {
-            block.data_ptr(): block
-            for block in [torch.full((rounded,), canary, dtype=torch.uint8, device=device) for _ in range(_TRIES)]
-        }
+        self._blocks = {block.data_ptr(): block for block in made}
         for address in sorted(self._blocks):
-            if address - rounded in self._blocks and address + rounded in self._blocks:
-                self._address = address
-                self._beside = (self._blocks[address - rounded], self._blocks[address + rounded])
+            sides = [self._blocks.get(address + rounded * side) for side in (-1, 1)]
+            if all(side is not None for side in sides):
+                self._address, self._beside = address, [side for side in sides if side is not None]
                 del self._blocks[address]
                 return
 
     def holds(self, output: torch.Tensor) -> bool:
         """True if a tensor lies in the hole."""
-        return self._address is not None and output.data_ptr() == self._address
+        return output.data_ptr() == self._address
 
     def overrun(self) -> Violation | None:
         """Returns a violation if a byte beside the hole changed."""
-        changed = 0 if self._address is None else sum(int((block != self._canary).sum()) for block in self._beside)
-        if not changed:
-            return None
-        return Violation(
-            FindingKind.OUT_OF_BOUNDS_WRITE,
-            f"wrote outside the output's {self._size} bytes: {changed} bytes of the memory beside it changed; "
-            f"expected the canary {self._canary:#x} to be left alone",
-            count=changed,
-        )
+        changed = sum(int((block != self._canary).sum()) for block in self._beside)
+        what = f"the output's {self._size} bytes: {changed} bytes of the memory beside it changed"
+        return _written(what, self._canary, changed) if changed else None

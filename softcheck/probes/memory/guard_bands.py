@@ -13,13 +13,12 @@ from typing import Any
 import msgspec
 
 from oracles.formats import Bits
-from softcheck.calling.call import Called, call_on_device
-from softcheck.contract import FindingKind, Violation
+from softcheck.calling.call import Called
+from softcheck.contract import FindingKind
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import Repeated, only, ordinary_rows, shapes, stopped, unlike
-from softcheck.probes.memory.bands import CANARIES, ORDINARY, Hole, InBands, call_in_bands, on_host, place_in_bands
+from softcheck.probes.helpers import Repeated, call_placed, only, ordinary_rows, shapes, stopped, unlike
+from softcheck.probes.memory.bands import CANARIES, ORDINARY, Bands, Hole, call_in_bands, on_host, place_in_bands
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.poison import nan_filled
 
 _GAP = 7
 """Elements between rows that lie apart: an odd number, so that rows begin at every alignment."""
@@ -53,23 +52,29 @@ class _GuardBands(Probe):
         made = call_in_bands(subject, bits, **usual)
         if made.returned.output is None:
             return stopped(made.returned)
-        violations = list(only(made.returned.violations, FindingKind.OUT_OF_BOUNDS_WRITE))
-        overrun = _overrun(subject, bits, where, made)
-        if overrun is not None:
+        overrun = {_OUTPUT: made.handed_out, _GAPS: made.handed_out, _OPERANDS: made.lent}.get(
+            where, Bands(0, 0)
+        ).overrun()
+        # The output may be written with the input's strides, and so overrun. An overrun on packed rows too is for other trials.
+        if overrun is not None and not (
+            where == _GAPS and call_in_bands(subject, bits).handed_out.overrun() is not None
+        ):
             return Outcome(violations=(overrun,))
 
         def again(way: dict[str, Any]) -> Called:
             return on_host(call_in_bands(subject, bits, **way).returned, fmt)
 
+        violations = only(made.returned.violations, FindingKind.OUT_OF_BOUNDS_WRITE)
         plain = Repeated(partial(again, usual), on_host(made.returned, fmt))
         for message, way in others.items():
-            other = Repeated(partial(again, way))
-            ended = unlike(plain, other, FindingKind.OUT_OF_BOUNDS_READ, message, fmt, inputs=bits)
+            ended = unlike(
+                plain, Repeated(partial(again, way)), FindingKind.OUT_OF_BOUNDS_READ, message, fmt, inputs=bits
+            )
             if ended is not None:
                 return msgspec.structs.replace(ended, violations=(*violations, *ended.violations))
         if where == _OUTPUT and not made.handed_out.holds(made.returned.output):
             return _in_a_hole(subject, bits)
-        return Outcome(violations=tuple(violations))
+        return Outcome(violations=violations)
 
 
 PROBE = _GuardBands()
@@ -77,34 +82,23 @@ PROBE = _GuardBands()
 
 def _ways(where: str, largest: float) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Returns what the margins hold at first, and what they hold instead, by words for an output that changes with it."""
-    if where == _OUTPUT:
-        # Workspaces lie between margins too: a value read beyond one changes with the canary.
-        message = "the output changes with what lies around the tensors that torch handed out"
-        return {"canary": CANARIES[0]}, {message: {"canary": CANARIES[1]}}
-    if where == _OPERANDS:
-        message = "the output changes with what lies around the operands"
-        return {"of_operands": CANARIES[0]}, {message: {"of_operands": CANARIES[1]}}
+    # Workspaces lie between margins too: a value read beyond one changes with the canary.
+    around = {_OUTPUT: ("canary", "tensors that torch handed out"), _OPERANDS: ("of_operands", "operands")}
+    if where in around:
+        name, whose = around[where]
+        message = f"the output changes with what lies around the {whose}"
+        return {name: CANARIES[0]}, {message: {name: CANARIES[1]}}
     gap = {"gap": _GAP} if where == _GAPS else {}
     poisons = {"NaN": float("nan"), "the largest finite value": largest}
     said = "the output changes when the memory around the input holds {} in place of {}"
     return gap, {said.format(name, ORDINARY): {**gap, "around": poison} for name, poison in poisons.items()}
 
 
-def _overrun(subject: Subject, bits: Bits, where: str, made: InBands) -> Violation | None:
-    """Returns a violation for a store into the margins that a trial is for, if there was one."""
-    if where in {_OUTPUT, _OPERANDS}:
-        return (made.handed_out if where == _OUTPUT else made.lent).overrun()
-    # The output may be written with the input's strides, and so overrun. An overrun on packed rows too is for other trials.
-    overrun = made.handed_out.overrun() if where == _GAPS else None
-    return None if overrun is None or call_in_bands(subject, bits).handed_out.overrun() is not None else overrun
-
-
 def _in_a_hole(subject: Subject, bits: Bits) -> Outcome:
     """Does the same for an output that C++ asked memory for, if it comes to lie between canaries."""
     placed = place_in_bands(bits, subject.setting.fmt, ORDINARY, subject.device)
     hole = Hole(bits.nbytes, CANARIES[0], subject.device)
-    with nan_filled():
-        returned = call_on_device(subject.variant.function, placed, subject.setting.operation)
+    returned = call_placed(subject, placed)
     if returned.output is None:
         return stopped(returned)
     if not hole.holds(returned.output):

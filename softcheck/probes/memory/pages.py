@@ -7,9 +7,11 @@ around it has no memory behind it.
 
 import ctypes
 import mmap
+import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import torch
@@ -47,67 +49,34 @@ def _on_cpu(size: int, _: torch.device, *, at_end: bool) -> torch.Tensor:
     return torch.frombuffer(buffer, dtype=torch.uint8, count=size, offset=page + (body - size if at_end else 0))
 
 
-class _DriverLocation(ctypes.Structure):
-    _fields_ = (("type", ctypes.c_int), ("id", ctypes.c_int))
-
-
-class _DriverProperties(ctypes.Structure):
-    """The driver's CUmemAllocationProp."""
-
-    _fields_ = (
-        ("type", ctypes.c_int),
-        ("handle_types", ctypes.c_int),
-        ("location", _DriverLocation),
-        ("windows", ctypes.c_void_p),
-        ("flags", ctypes.c_ubyte * 8),
-    )
-
-
-class _DriverAccess(ctypes.Structure):
-    """The driver's CUmemAccessDesc."""
-
-    _fields_ = (("location", _DriverLocation), ("flags", ctypes.c_int))
-
-
 class _MappedRange:
     """A range of addresses, of which the middle alone has memory; given back when nothing refers to it."""
 
     def __init__(self, size: int, device: int, *, at_end: bool) -> None:
         self._undo: list[Callable[[], object]] = []
-        driver = self._driver = _driver()
-        location = _DriverLocation(_ON_DEVICE, device)
-        wanted = _DriverProperties(type=_PINNED, location=location)
-        step = ctypes.c_size_t()
-        self._do("cuMemGetAllocationGranularity", ctypes.byref(step), ctypes.byref(wanted), 0)
+        driver, none, nothing = _driver(), ctypes.c_ulonglong(0), ctypes.c_size_t(0)
+        step, address, memory = ctypes.c_size_t(), ctypes.c_ulonglong(), ctypes.c_ulonglong()
+        # The driver's CUmemAllocationProp and CUmemAccessDesc: a type, no handles, a place; a place and rights.
+        wanted = struct.pack("iiii16x", _PINNED, 0, _ON_DEVICE, device)
+        access = struct.pack("iii", _ON_DEVICE, device, _READ_AND_WRITE)
+        self._do("cuMemGetAllocationGranularity", ctypes.byref(step), wanted, 0)
         page = step.value
         body = ctypes.c_size_t(-(-size // page) * page)
-        around, memory = ctypes.c_size_t(body.value + 2 * page), ctypes.c_ulonglong()
-        address = ctypes.c_ulonglong()
-        self._do(
-            "cuMemAddressReserve",
-            ctypes.byref(address),
-            around,
-            ctypes.c_size_t(0),
-            ctypes.c_ulonglong(0),
-            ctypes.c_ulonglong(0),
-        )
+        around = ctypes.c_size_t(body.value + 2 * page)
+        self._do("cuMemAddressReserve", ctypes.byref(address), around, nothing, none, none)
         self._undo.append(lambda: driver.cuMemAddressFree(address, around))
-        self._do("cuMemCreate", ctypes.byref(memory), body, ctypes.byref(wanted), ctypes.c_ulonglong(0))
+        self._do("cuMemCreate", ctypes.byref(memory), body, wanted, none)
         self._undo.append(lambda: driver.cuMemRelease(memory))
         begin = ctypes.c_ulonglong(address.value + page)
-        self._do("cuMemMap", begin, body, ctypes.c_size_t(0), memory, ctypes.c_ulonglong(0))
+        self._do("cuMemMap", begin, body, nothing, memory, none)
         self._undo.append(lambda: driver.cuMemUnmap(begin, body))
-        access = _DriverAccess(location, _READ_AND_WRITE)
-        self._do("cuMemSetAccess", begin, body, ctypes.byref(access), ctypes.c_size_t(1))
-        self.__cuda_array_interface__ = {
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (begin.value + (body.value - size if at_end else 0), False),
-            "version": 3,
-        }
+        self._do("cuMemSetAccess", begin, body, access, ctypes.c_size_t(1))
+        first = begin.value + (body.value - size if at_end else 0)
+        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (first, False), "version": 3}
 
-    def _do(self, name: str, *arguments: Any) -> None:
-        result = getattr(self._driver, name)(*arguments)
+    @staticmethod
+    def _do(name: str, *arguments: Any) -> None:
+        result = getattr(_driver(), name)(*arguments)
         if result:
             raise UnmappedError(f"{name} gave error {result} of the CUDA driver")
 
@@ -119,6 +88,7 @@ class _MappedRange:
             undo()
 
 
+@cache
 def _driver() -> ctypes.CDLL:
     try:
         return ctypes.CDLL("libcuda.so.1")

@@ -16,11 +16,11 @@ from softcheck.calling.call import TORCH_DTYPES, to_tensor
 from softcheck.calling.state import preserved
 from softcheck.operations.operation import Parameter, value_in_words
 from softcheck.operations.registry import operation
-from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
 from softcheck.probes.histories.player import failing
 from softcheck.probes.operand_moves import laid_out
 from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, called_as, temperature_call, with_options
+from softcheck.probes.poison import handing_out
 from softcheck.probes.space import contents, strides
 from softcheck.probes.space.axes import (
     ASKED,
