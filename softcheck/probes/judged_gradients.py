@@ -141,7 +141,12 @@ def judged_forward_mode(subject: Subject, bits: Bits, along: Bits, tangent: torc
 
 
 def judged_again(
-    subject: Subject, bits: Bits, grad: torch.Tensor, weights: torch.Tensor, second: torch.Tensor
+    subject: Subject,
+    bits: Bits,
+    grad: torch.Tensor,
+    weights: torch.Tensor,
+    second: torch.Tensor,
+    arithmetic: Arithmetic,
 ) -> Violation | None:
     """Judges the gradient of sum w dx, dx the gradient for ``grad`` and w the ``weights``, by torch's in float64."""
     fmt, computed = subject.setting.fmt, subject.setting.operation
@@ -152,7 +157,14 @@ def judged_again(
     size_of = judged_by(computed).second
     assert size_of is not None
     size = size_of(torch.softmax(x.detach(), dim=1), g.reshape(len(bits), -1), w).amax(dim=1, keepdim=True)
-    allowed = (size * _allowed_roundings(x.shape[1], fmt)).expand_as(exact)
+    # A probability, or a product with one, may be subnormal: it is off by a part of the least number, and is multiplied by g and w.
+    largest = [1 + each.reshape(len(bits), -1).abs().amax(dim=1, keepdim=True) for each in (g, w)]
+    least = _ROUNDINGS * fmt.least_subnormal * largest[0] * largest[1]
+    relative = _allowed_roundings(x.shape[1], fmt)
+    if arithmetic.intermediate == "input":
+        # exp / sum^2 is off by half of the least number at each column: times the sum, and added up over the columns.
+        relative += x.shape[1] ** 2 * fmt.least_subnormal
+    allowed = (size * relative + least).expand_as(exact)
     values = second.detach().to(torch.float64).cpu().numpy()
     return _within(values, exact.numpy(), allowed.numpy(), "the gradient of sum w dx")
 

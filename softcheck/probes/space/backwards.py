@@ -241,7 +241,8 @@ class Backwards:
             missing = (Violation(FindingKind.WRONG_GRADIENT, _MISSING),) if is_promised else ()
             return Outcome(violations=missing, note=None if is_promised else _MISSING)
         second = second.reshape(rows.shape)
-        return _outcome_of(judged_gradients.judged_again(subject, rows, grad, weights, second))
+        arithmetic = _arithmetic(subject, made.returned)
+        return _outcome_of(judged_gradients.judged_again(subject, rows, grad, weights, second, arithmetic))
 
     def _in_forward_mode(self, made: Made) -> Outcome:
         """Compares the derivative along a tangent with torch's in float64. What has no tangent is no finding."""

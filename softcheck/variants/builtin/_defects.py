@@ -8,7 +8,8 @@ from softcheck.variants.declaration import KnownDefect
 SIXTEEN_BITS = ("float16", "bfloat16")
 _MET = ("probe/meetings/*", "probe/regimes/*", "probe/volume/*")
 """Cases that draw rows of any kind."""
-_GRADIENTS = ("probe/gradients/*",)
+_GRADIENTS = ("probe/gradients/*", "probe/meetings/*")
+"""Gradients are asked for at some calls of a plan."""
 
 _ACCURACY = (FindingKind.ULP_EXCEEDS_BOUND, FindingKind.SUM_VIOLATION)
 
