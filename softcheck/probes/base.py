@@ -186,20 +186,16 @@ class Probe(ABC):
         for _, outcome in done:
             for name, holds in outcome.properties.items():
                 properties[name] = properties.get(name, True) and holds
+        made = sum(outcome.skipped is None or bool(outcome.tried) for _, outcome in done)
         return Conclusion(
             findings=tuple(findings),
-            trials=made_of(done),
+            trials=made,
             skipped=skipped_of(done),
             notes=tuple(dict.fromkeys(outcome.note for _, outcome in done if outcome.note is not None)),
             properties=properties,
             varied=tuple(dict.fromkeys(name for _, outcome in done for name in outcome.varied)),
             sampled=RandomRows.total(outcome.sampled for _, outcome in done),
         )
-
-
-def made_of(done: Sequence[tuple[Trial, Outcome]]) -> int:
-    """Returns how many trials were made; one that left some of its calls out was."""
-    return sum(outcome.skipped is None or bool(outcome.tried or outcome.shapes) for _, outcome in done)
 
 
 def skipped_of(done: Sequence[tuple[Trial, Outcome]]) -> tuple[str, ...]:

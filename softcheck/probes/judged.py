@@ -62,6 +62,11 @@ class Judged:
     seconds: float
     """Seconds that the call itself took until it returned, compilation included."""
 
+    def beyond(self, plain: "Judged") -> tuple[Violation, ...]:
+        """Violations of kinds that another call has none of."""
+        known = {violation.kind for violation in plain.violations}
+        return tuple(violation for violation in self.violations if violation.kind not in known)
+
     def bits(self, fmt: Format) -> Bits | None:
         """The output's bit patterns on the host."""
         return None if self.output is None else to_bits(self.output, fmt)
@@ -311,7 +316,7 @@ def beyond(
     if violations and found.output is not None and not found.fatal:
         compared = plain()
         if kinds is None:
-            violations = tuple(each for each in violations if not only(compared.violations, each.kind))
+            violations = found.beyond(compared)
         elif compared.violations:
             violations = ()
     return told(found, violations, words, **way)

@@ -19,7 +19,7 @@ from oracles.formats import Bits, decode, encode
 from softcheck.calling.call import TORCH_DTYPES
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import call_on, ordinary_rows, repeats
-from softcheck.probes.judged import beyond, judged
+from softcheck.probes.judged import judged, told
 from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
 from softcheck.variants.adapt import Adapted
 from softcheck.variants.source import source_of
@@ -147,4 +147,4 @@ def _telling(setting: Setting, columns: int) -> Bits:
 def _judged(subject: Subject, bits: Bits, function: Callable[[torch.Tensor], Any], words: str) -> Outcome:
     """Judges the changed function, and keeps what is wrong of it alone."""
     found = judged(subject, bits, function)
-    return beyond(found, lambda: judged(subject, bits), words)
+    return told(found, found.beyond(judged(subject, bits)), words)

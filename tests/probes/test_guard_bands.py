@@ -8,7 +8,7 @@ import torch
 from probe_helpers import conclusion, kinds
 
 from softcheck import variant
-from softcheck.probes.memory.bands import CANARIES, MARGIN, Bands
+from softcheck.probes.memory.guard_bands import CANARIES, MARGIN, Bands
 
 
 def beyond(x, before, after):
