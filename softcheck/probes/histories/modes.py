@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-from softcheck.calling import activity
-
 REQUIRES_GRAD = "x.requires_grad_()"
 PARAMETER = "x = torch.nn.Parameter(x)"
 ANY_ALGORITHM = "torch.use_deterministic_algorithms(False)"
@@ -117,7 +115,7 @@ def in_mode(function: Function, mode: str) -> Function:
     """Returns the function as it is called in a mode; under autocast a wider output is rounded to the input's dtype.
 
     torch's own softmax returns float32 under autocast. That an input requires a gradient is for the caller to see to, as
-    ``with_gradient`` does. A mode that belongs to a whole history, ``GRAPH``, is none here.
+    ``with_gradient`` does.
     """
     if mode in _CALLS:
         return partial(_CALLS[mode], function)
@@ -231,30 +229,46 @@ def _beside_work(function: Function, x: torch.Tensor) -> Any:
     return function(x)
 
 
+def _replayed(function: Function, x: torch.Tensor) -> Any:
+    """Captures a call in a CUDA graph, as torch's documentation has it, and replays it: for other values, for these, and after a call on these.
+
+    Returns the first answer unlike that of the call, or that one.
+    """
+    static, caller = torch.zeros_like(x).detach(), torch.cuda.current_stream(x.device)
+    side, graph = torch.cuda.Stream(x.device), torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
+    side.wait_stream(caller)
+    try:
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                function(static)
+        caller.wait_stream(side)
+        with torch.cuda.graph(graph):
+            output = function(static)
+    except Exception:  # noqa: BLE001 - that a call can be captured is not promised
+        return function(x)
+    replayed = []
+    for values in (-x.detach(), x.detach()):
+        static.copy_(values)
+        graph.replay()
+    replayed.append(_copied(output))
+    alone = function(x)
+    static.copy_(x.detach())
+    graph.replay()
+    replayed.append(_copied(output))
+    are_tensors = isinstance(alone, torch.Tensor) and isinstance(output, torch.Tensor)
+    return next((each for each in replayed if are_tensors and not torch.equal(each, alone)), alone)
+
+
 _CALLS: Mapping[str, Callable[[Function, torch.Tensor], Any]] = {
     THREAD: _in_thread,
     THREADS: _in_threads,
     STREAM: _on_stream,
     STREAMS: _on_streams,
     LOADED: _beside_work,
+    GRAPH: _replayed,
     COMPILED: _compiled,
 }
 """Modes in which somebody else makes the call, or beside others."""
-
-
-def captured(function: Function, x: torch.Tensor) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
-    """Returns the graph of a call and its output, as torch's documentation of CUDA graphs has it."""
-    x.zero_()
-    side = torch.cuda.Stream(x.device)  # type: ignore[no-untyped-call]
-    side.wait_stream(torch.cuda.current_stream(x.device))
-    with torch.cuda.stream(side), activity.calling():
-        for _ in range(3):
-            function(x)
-    torch.cuda.current_stream(x.device).wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), activity.calling():
-        output = function(x)
-    return graph, output
 
 
 def work(device: torch.device, size: int = _WORK) -> None:

@@ -23,7 +23,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError, UsageError
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import call_placed, differing, wrong_where_it_lies
-from softcheck.probes.histories.modes import GRAPH, Function, asks_for_gradient, captured, in_mode, with_gradient
+from softcheck.probes.histories.modes import Function, asks_for_gradient, in_mode, with_gradient
 from softcheck.probes.histories.steps import BESIDE, COLLECT, Step
 from softcheck.probes.poison import handing_out
 from softcheck.variants.adapt import Adapted
@@ -128,9 +128,6 @@ class Player:
         self._function = function.changing(self._kept_operands) if isinstance(function, Adapted) else function
         # What outlives a history must not have seen another time.
         self._clock = StandInClock() if copies.are_fresh else None
-        self._kind: tuple[object, ...] | None = None
-        """Kind of the last call: a graph is replayed as long as no call of another kind comes between."""
-        self._graph: tuple[torch.Tensor, torch.cuda.CUDAGraph, torch.Tensor] | None = None
         self._last: dict[tuple[object, ...], Placed] = {}
         self._operands: dict[tuple[object, ...], torch.Tensor] = {}
         """Operands of earlier calls by name, shape, strides and dtype."""
@@ -149,17 +146,16 @@ class Player:
         if step.act != "call":
             self._act(step)
             return ()
-        self._note(step.rows, step.columns, step.dtype, step.layout, step.offset)
         self._let_pass(step)
         bits = step.bits()
         placed = self._placed(step, bits)
         if step.failing:
             with handing_out(failing(step.failing)):
                 self._call_in_vain(placed.view)
-        function = self._replayed if step.mode == GRAPH else in_mode(self._function, step.mode)
+        function = in_mode(in_mode(self._function, step.settings), step.mode)
         self._rewrites = step.memory == "same"
         try:
-            timed = self._subject.calling(self._timed(in_mode(function, step.settings)))
+            timed = self._subject.calling(self._timed(function))
             returned = call_placed(timed, placed)
         except UninterpretableError as error:
             self.unable = str(error)
@@ -229,27 +225,6 @@ class Player:
         self._last[key] = replace(last, view=with_gradient(last.view, step.grad))
         return self._last[key]
 
-    def _note(self, *kind: object) -> None:
-        """Forgets the graph after a call of another kind.
-
-        A variant may move what it keeps for a larger shape, and a graph knows the old place alone. That is not accused here.
-        """
-        if kind != self._kind:
-            self._kind, self._graph = kind, None
-
-    def _replayed(self, x: torch.Tensor) -> Any:
-        """Captures a call in a CUDA graph when it is first made, and replays it from then on, if it can be captured."""
-        if self._graph is None:
-            static = x.detach().clone()
-            try:
-                self._graph = (static, *captured(self._function, static))
-            except Exception:  # noqa: BLE001 - that a call can be captured is not promised
-                return self._function(x)
-        static, graph, output = self._graph
-        static.copy_(x.detach())
-        graph.replay()
-        return output.clone() if isinstance(output, torch.Tensor) else output
-
     def _let_pass(self, step: Step) -> None:
         if step.later <= _SLEPT:
             time.sleep(step.later)
@@ -265,7 +240,6 @@ class Player:
             if device.type == "cuda":
                 torch.cuda.empty_cache()
             return
-        self._note(step.act)
         self._call_in_vain(BESIDE[step.act][1](place(step.bits(), FORMATS[step.dtype], step.placing(), device).view))
 
     def _call_in_vain(self, x: torch.Tensor) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.histories.modes import STREAMS, THREADS
+from softcheck.probes.histories.modes import GRAPH, STREAMS, THREADS
 from softcheck.probes.histories.player import Copies, Player
 from softcheck.probes.histories.steps import JUMPS, Change, Step, circumstances
 from softcheck.probes.outcome import Outcome
@@ -306,7 +306,7 @@ def _told(shortest: _Shown, *, varies: bool) -> Violation:
         words += f", as call {len(shortest.steps)} of a history that passes when it is played again"
     elif before:
         words += f", after {_in_order(before)}"
-    if is_wrong and (before or varies or last.failing or last.mode in {THREADS, STREAMS}):
+    if is_wrong and (before or varies or last.failing or last.mode in {THREADS, STREAMS, GRAPH}):
         shown = msgspec.structs.replace(shown, kind=FindingKind.NONDETERMINISTIC, share=None)
     return msgspec.structs.replace(shown, message=f"{words}: {shown.message}")
 

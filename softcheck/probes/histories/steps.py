@@ -149,12 +149,11 @@ class Circumstances:
             [change for change in self.changes if [*change] == [field]] for field in ("dtype", "contents")
         )
         far_below = [change for change in of_contents if change["contents"] == FAR_BELOW]
-        rewritten = [change for change in self.changes if change.get("memory") == "same" for _ in range(2)]
-        graphs = [change for change in self.changes if change.get("mode") == GRAPH]
+        kept = [change for change in self.changes if change.get("memory") == "same" or change.get("mode") == GRAPH]
         return [
             [of_dtype[0], *far_below, {}] if of_dtype else [],
             [{}] * calm + of_contents,
-            [*rewritten, *(each for graph in graphs for each in (graph, {}, graph, {}, graph))],
+            [change for change in kept for _ in range(2)],
         ]
 
     def in_pairs(self, seed: int) -> list[list[Change]]:
