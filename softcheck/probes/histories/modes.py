@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from softcheck.calling.call import synchronize
+
 REQUIRES_GRAD = "x.requires_grad_()"
 PARAMETER = "x = torch.nn.Parameter(x)"
 ANY_ALGORITHM = "torch.use_deterministic_algorithms(False)"
@@ -192,6 +194,8 @@ def _on_stream(function: Function, x: torch.Tensor) -> Any:
     is_late = 0 not in x.stride()
     if is_late:
         x.data.zero_()
+        # A stream of the variant's own, which waits for no other, must not find the values that were there before.
+        synchronize(x.device)
     side.wait_stream(caller)
     try:
         with torch.cuda.stream(side):
