@@ -341,7 +341,7 @@ def softmax(x):
 """
     [shown] = probed(tmp_path, source.format(shared="threading.Thread()")).findings
     assert shown.violation.kind == "nondeterministic"
-    assert "with calls on other values in three more threads is wrong, and right alone" in shown.violation.message
+    assert "with four threads at once is wrong, and right alone" in shown.violation.message
     assert probed(tmp_path, source.format(shared="threading.local()")).findings == ()
 
 

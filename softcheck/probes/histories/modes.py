@@ -17,7 +17,7 @@ PARAMETER = "x = torch.nn.Parameter(x)"
 ANY_ALGORITHM = "torch.use_deterministic_algorithms(False)"
 """torch's default. What fills new memory with NaN has most other calls made with True."""
 THREAD = "a thread of its own"
-THREADS = "calls on other values in three more threads"
+THREADS = "four threads at once"
 STREAM = "torch.cuda.stream(s)"
 STREAMS = "torch.cuda.stream(s) while another call runs on another stream"
 LOADED = "other work on another stream"
@@ -30,8 +30,8 @@ _LOWERED = ("float16", "bfloat16")
 
 _WORK, _HOLDING = 8192, 6144
 """Rows of matrices whose products take some 15 ms, and of those whose products take as long as it takes to queue two calls."""
-_OTHER_THREADS, _IN_A_THREAD = 3, 25
-"""Threads beside the caller's, and its calls meanwhile."""
+_THREADS, _IN_A_THREAD = 4, 25
+"""Threads that call at once, and the calls of each."""
 _SWITCHING = 1e-5
 """Seconds after which Python goes on with another thread."""
 
@@ -146,37 +146,31 @@ def _in_thread(function: Function, x: torch.Tensor) -> Any:
 
 
 def _in_threads(function: Function, x: torch.Tensor) -> Any:
-    """Calls again and again while other threads call on other values, and returns the first answer unlike that alone, or that one.
+    """Calls again and again from several threads, on the rows in another order in each, and returns the first answer unlike that alone, or that one.
 
     An exception there is nobody's fault: Triton's autotuner is not made for threads. The interpreter is not either.
     """
-    alone, over = _copied(function(x)), threading.Event()
-    ready = threading.Barrier(_OTHER_THREADS + 1)
+    inputs = [x, *(x.detach().roll(turns, 0) for turns in range(1, _THREADS))]
+    alone, ready, unlike = (
+        [_copied(function(each)) for each in inputs],
+        threading.Barrier(_THREADS),
+        list[torch.Tensor](),
+    )
 
-    def disturb(other: torch.Tensor) -> None:
+    def call_again_and_again(turns: int) -> None:
         ready.wait()
         with suppress(Exception):
-            while not over.is_set():
-                function(other)
-
-    others = [x.detach() * -(1.0 + number) for number in range(_OTHER_THREADS)]
-    with (
-        _changed(sys.getswitchinterval, sys.setswitchinterval, _SWITCHING),
-        ThreadPoolExecutor(_OTHER_THREADS) as threads,
-    ):
-        for other in others:
-            threads.submit(disturb, other)
-        ready.wait()
-        try:
             for _ in range(_IN_A_THREAD):
-                output = function(x)
-                if isinstance(output, torch.Tensor) and not torch.equal(output, alone):
-                    return _copied(output)
-        except Exception:  # noqa: BLE001 - see above
-            return alone
-        finally:
-            over.set()
-    return alone
+                output = function(inputs[turns])
+                # Where a row's answer depends on its place, what the others give is no answer for these rows.
+                if not torch.equal(output, alone[turns]) and torch.equal(alone[turns].roll(-turns, 0), alone[0]):
+                    unlike.append(_copied(output).roll(-turns, 0))
+                    return
+
+    with _changed(sys.getswitchinterval, sys.setswitchinterval, _SWITCHING), ThreadPoolExecutor(_THREADS) as threads:
+        for turns in range(_THREADS):
+            threads.submit(call_again_and_again, turns)
+    return unlike[0] if unlike else alone[0]
 
 
 def _copied(output: Any) -> Any:
