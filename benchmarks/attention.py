@@ -21,10 +21,10 @@ from softcheck.errors import UsageError
 from softcheck.judge.judge import STANDARD
 from softcheck.judge.peers import CLOSE, TWICE, verdicts
 from softcheck.judge.tensor_rows import TensorJudge
+from softcheck.operations.attention import SCORES
 from softcheck.operations.heads import Attending
 from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation
-from softcheck.operations.torch_attention import SCORES
 from softcheck.operations.torch_backends import backends
 
 Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]

@@ -14,9 +14,10 @@ import numpy as np
 
 from oracles import _double_word as dw
 from oracles._double_word import DoubleWord
+from oracles._enclosure import Ball, halves
 from oracles.double_double import UNIT_ROUNDOFF, _exponential
 from oracles.formats import Values
-from oracles.reference import Reference, with_error
+from oracles.reference import Reference, stated
 
 LARGEST = 2.0**40
 """Largest |y| and |g| that ``backward`` takes."""
@@ -28,7 +29,7 @@ def backward(y: Values, g: Values, *, is_logarithm: bool) -> Reference:
     """The gradient of each row's logits, [rows, columns], for finite operands of the same shape up to ``LARGEST``."""
     rows, columns = y.shape
     if not y.size:
-        return _stated(np.zeros(y.shape), np.zeros(y.shape), np.zeros(y.shape))
+        return stated(np.zeros(y.shape), np.zeros(y.shape))
     of_g = DoubleWord(np.ascontiguousarray(g.T), np.zeros((columns, rows)))
     of_y = DoubleWord(np.ascontiguousarray(y.T), np.zeros((columns, rows)))
     with np.errstate(under="ignore"):
@@ -43,29 +44,20 @@ def backward(y: Values, g: Values, *, is_logarithm: bool) -> Reference:
             found = dw.multiply(of_y, dw.add(of_g, DoubleWord(-total.high, -total.low)))
             size = np.abs(y) * (np.abs(g) + np.abs(y * g).sum(axis=1, keepdims=True))
         off = 32 * (1 + (columns - 1).bit_length()) * UNIT_ROUNDOFF**2 * size
-    return _stated(found.high.T, found.low.T, off, 2.0**-1000)
+    return stated(found.high.T, off, found.low.T, 2.0**-1000)
 
 
 def backward_ball(y: Values, g: Values, *, is_logarithm: bool) -> Reference:
     """The same gradients enclosed by Arb, for finite operands of any size."""
-    high, low, off = np.zeros((3, *y.shape))
+    balls: list[Ball] = []
     with flint.ctx.workprec(_PRECISION):
-        for row, (outputs, grads) in enumerate(zip(y.tolist(), g.tolist(), strict=True)):
+        for outputs, grads in zip(y.tolist(), g.tolist(), strict=True):
             of_y, of_g = [flint.arb(one) for one in outputs], [flint.arb(one) for one in grads]
             if is_logarithm:
                 total = sum(of_g, flint.arb(0))
-                balls = [grad - one.exp() * total for one, grad in zip(of_y, of_g, strict=True)]
+                balls += [grad - one.exp() * total for one, grad in zip(of_y, of_g, strict=True)]
             else:
                 total = sum((one * grad for one, grad in zip(of_y, of_g, strict=True)), flint.arb(0))
-                balls = [one * (grad - total) for one, grad in zip(of_y, of_g, strict=True)]
-            for column, ball in enumerate(balls):
-                high[row, column] = middle = float(ball.mid())
-                low[row, column] = float((ball - middle).mid())
-                off[row, column] = 1.01 * float(ball.rad()) + 2.0**-104 * abs(middle)
-    return _stated(high, low, off, 2.0**-1070)
-
-
-def _stated(high: Values, low: Values, off: Values, absolute: float = 0.0) -> Reference:
-    """The reference with errors ``off``, which no ULP of the size shows."""
-    high, low, relative = with_error(high, low, off)
-    return Reference(high, low, np.zeros(high.shape, dtype=np.int64), relative, absolute)
+                balls += [one * (grad - total) for one, grad in zip(of_y, of_g, strict=True)]
+        high, low, off = halves(balls, y.shape)
+    return stated(high, off, low, 2.0**-1070)

@@ -6,13 +6,11 @@ precision per process; it is set only within these functions and restored.
 """
 
 from dataclasses import replace
-from decimal import Context, Decimal
-from fractions import Fraction
 
 import flint
 import numpy as np
 
-from oracles._binades import MAX_PRECISION, settle
+from oracles._binades import settle
 from oracles._enclosure import Ball, exponentials
 from oracles._rows import FAR, Groups, group, single_row, start
 from oracles.formats import Values
@@ -20,7 +18,6 @@ from oracles.reference import FullyMasked, Reference, RowClass, classify
 
 _PRECISION = 128
 _LEAST_SEEN = 2.0**-990
-_UNLIMITED = Context(prec=MAX_PRECISION)
 _SCALED_FROM = 600.0
 """Distance below the maximum from which results are scaled before their conversion, to keep clear of underflow."""
 
@@ -57,44 +54,6 @@ def log_softmax(values: Values, *, fully_masked: FullyMasked = "nan") -> Referen
         for row in ordinary:
             _fill_logarithms(values[row], reference, int(row))
     return replace(reference, absolute_error=2.0**-1000, settled=True)
-
-
-def log_decimal(row: Values, column: int, digits: int = 20, *, fully_masked: FullyMasked = "nan") -> str:
-    """The exact logarithm of the softmax of one element, rounded once to ``digits`` significant decimal digits, half to even.
-
-    A special row gives "nan", or "-inf" where ``softmax`` gives 0, as a masked element does. A value too small for Arb's
-    exponents gives "-0". Raises IndexError for a column that is not there, and ArithmeticError where the precision that the
-    digits need passes ``MAX_PRECISION``.
-    """
-    probability = decimal(row, column, 2, fully_masked=fully_masked)
-    if probability in ("nan", "0"):
-        return "nan" if probability == "nan" else "-inf"
-    groups = group(row)
-    distance = Fraction(groups.maximum) - Fraction(float(row[column]))
-    if groups.counts.sum() == 1:
-        return "0"
-    precision = 64 + 4 * digits
-    while precision <= MAX_PRECISION:
-        with flint.ctx.workprec(precision):
-            ball = _logarithm(groups) + _ball(distance)
-            if not ball > 0:
-                # e^-d of a d so large that Arb gives an interval from 0 on.
-                return "-0"
-            # Scaled by a power of ten, so that its digits are few.
-            power = (ball.log() / flint.arb(10).log()).mid().floor().unique_fmpz()
-            scaled = ball * flint.arb(10) ** -power
-            low, high = (_round_decimal(_fraction(end), digits) for end in (scaled.lower(), scaled.upper()))
-        if low == high:
-            return f"-{_shown(low[0], low[1] + int(power))}"
-        precision *= 2
-    raise ArithmeticError(
-        f"{MAX_PRECISION} bits do not give {digits} decimal digits of column {column}; ask for another number of digits"
-    )
-
-
-def _ball(value: Fraction) -> Ball:
-    """A dyadic rational as a ball."""
-    return flint.arb(flint.fmpz(value.numerator)) / flint.arb(flint.fmpz(value.denominator))
 
 
 def _logarithm(groups: Groups) -> Ball:
@@ -146,34 +105,6 @@ def enclose(row: Values, precision: int = _PRECISION, *, fully_masked: FullyMask
     return balls
 
 
-def decimal(row: Values, column: int, digits: int = 20, *, fully_masked: FullyMasked = "nan") -> str:
-    """The exact softmax of one element, rounded once to ``digits`` significant decimal digits, half to even.
-
-    Special rows give "nan" or "0"; a masked element gives "0". Raises IndexError for a column that is not there, and
-    ArithmeticError where the precision that the digits need passes ``MAX_PRECISION``.
-    """
-    if not 0 <= column < len(row):
-        raise IndexError(f"column {column} of a row of {len(row)}; expected 0 to {len(row) - 1}")
-    kind = classify(single_row(row))[0]
-    if kind != RowClass.ORDINARY:
-        return "0" if kind == RowClass.FULLY_MASKED and fully_masked == "zero" else "nan"
-    if np.isneginf(row[column]):
-        return "0"
-    groups = group(row)
-    asked = int(np.searchsorted(groups.values, row[column]))
-    if len(groups.values) == 1:
-        return _shown(*_round_decimal(Fraction(1, int(groups.counts[0])), digits))
-    precision = 64 + 4 * digits
-    while precision <= MAX_PRECISION:
-        rounded = _try_decimal(groups, asked, digits, precision)
-        if rounded is not None:
-            return _shown(*rounded)
-        precision *= 2
-    raise ArithmeticError(
-        f"{MAX_PRECISION} bits do not give {digits} decimal digits of column {column}; ask for another number of digits"
-    )
-
-
 def _fill(row: Values, reference: Reference, index: int) -> None:
     groups = group(row)
     terms, denominator = exponentials(groups)
@@ -199,46 +130,3 @@ def _fill(row: Values, reference: Reference, index: int) -> None:
     reference.low[index, groups.columns] = low[groups.member]
     reference.exponent[index, groups.columns] = -shifts[groups.member]
     reference.relative_error[index, groups.columns] = error[groups.member]
-
-
-def _try_decimal(groups: Groups, asked: int, digits: int, precision: int) -> tuple[int, int] | None:
-    """Coefficient and decimal exponent of the rounded softmax of one group, or None where this precision can't tell."""
-    with flint.ctx.workprec(precision):
-        _, denominator = exponentials(groups)
-        logarithm = flint.arb(float(groups.values[asked])) - flint.arb(groups.maximum) - denominator.log()
-        # Scaling by a power of ten inside the exponent keeps the numbers small, however small the result is.
-        power = (logarithm / flint.arb(10).log()).mid().floor().unique_fmpz()
-        scaled = (logarithm - flint.arb(10).log() * power).exp()
-        # A wide ball has ends of astronomical size, not to be written out.
-        if not scaled.is_finite() or scaled.rel_accuracy_bits() < 2:
-            return None
-        low, high = _fraction(scaled.lower()), _fraction(scaled.upper())
-    if asked == len(groups.values) - 1:
-        # The maximum's share of c copies is below 1/c, maybe by less than any precision shows. Where 1/c is halfway
-        # between decimals, its digits are those of a power of five, so that the tie goes down, to ...2, like what is below.
-        high = min(high, Fraction(1, int(groups.counts[asked])) / Fraction(10) ** int(power))
-    lower, upper = _round_decimal(low, digits), _round_decimal(high, digits)
-    return (lower[0], lower[1] + int(power)) if lower == upper else None
-
-
-def _fraction(exact: Ball) -> Fraction:
-    mantissa, exponent = (int(part) for part in exact.man_exp())
-    return Fraction(mantissa) * Fraction(2) ** exponent
-
-
-def _round_decimal(value: Fraction, digits: int) -> tuple[int, int]:
-    """Coefficient of ``digits`` digits and decimal exponent of a positive number, rounded half to even."""
-    exponent = len(str(value.numerator)) - len(str(value.denominator)) - digits
-    while value >= Fraction(10) ** (exponent + digits):
-        exponent += 1
-    scaled = value / Fraction(10) ** exponent
-    coefficient = round(scaled)
-    return (coefficient // 10, exponent + 1) if coefficient == 10**digits else (coefficient, exponent)
-
-
-def _shown(coefficient: int, exponent: int) -> str:
-    text = str(coefficient)
-    leading = exponent + len(text) - 1
-    if leading < -6:
-        return f"{text[0]}.{text[1:]}e{leading}" if len(text) > 1 else f"{text}e{leading}"
-    return format(Decimal(coefficient).scaleb(exponent, _UNLIMITED), "f")

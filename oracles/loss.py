@@ -13,7 +13,7 @@ import numpy as np
 
 from oracles._enclosure import Ball
 from oracles.formats import Values
-from oracles.reference import Reference, with_error
+from oracles.reference import Reference, stated
 
 __all__ = ["ZERO", "Ball", "loss", "reference"]
 
@@ -70,5 +70,4 @@ def reference(parts: Sequence[Sequence[Ball]]) -> Reference:
     error = radius * (1 + 2.0**-40) + 2.0**-105 * np.abs(high[:, 0])
     # A ball that is one number, such as the loss of a row without a target, has no error.
     error[(radius == 0) & (low == 0)] = 0.0
-    high, low, relative = with_error(high, low.reshape(-1, 1), error.reshape(-1, 1))
-    return Reference(high, low, np.zeros(high.shape, dtype=np.int64), relative, 0.0)
+    return stated(high, error.reshape(-1, 1), low.reshape(-1, 1))

@@ -1,6 +1,8 @@
 """The result of every oracle: softmax values with a stated error bound."""
 
+import math
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Literal
 
 import numpy as np
@@ -47,6 +49,18 @@ class Reference:
         with np.errstate(under="ignore"):
             return np.ldexp(self.high + self.low, self.exponent)
 
+    def decimal(self, row: int, column: int, digits: int) -> str:
+        """An element in decimal, rounded once to so many significant digits; ``<1e-300`` where an error is all that is known."""
+        high, low, exponent = (float(part[row, column]) for part in (self.high, self.low, self.exponent))
+        if not math.isfinite(high):
+            return str(high)
+        if high == 0:
+            return "<1e-300" if np.broadcast_to(self.relative_error, self.high.shape)[row, column] else "0"
+        exact = Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+        value = exact.multiply(exact.add(Decimal(high), Decimal(low)), exact.power(Decimal(2), int(exponent)))
+        rounded = Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[]).plus(value).normalize()
+        return f"{rounded:f}" if -7 <= rounded.adjusted() < digits else f"{rounded:e}"
+
 
 class RowClass:
     """Classes of rows by their special values, as ``classify`` returns them."""
@@ -74,6 +88,12 @@ def with_error(high: Values, low: Values, off: Values) -> tuple[Values, Values, 
     high, low = np.where(unsure, np.copysign(off, high), high), np.where(unsure, 0.0, low)
     relative = np.divide(off, np.abs(high), out=np.zeros(high.shape), where=is_finite & (high != 0))
     return high, low, np.where(unsure, 2.0, relative)
+
+
+def stated(high: Values, off: Values, low: Values | float = 0.0, absolute: float = 0.0) -> Reference:
+    """Returns answers in two parts as a reference, from their absolute errors ``off``, as ``with_error`` has them."""
+    high, low, relative = with_error(high, low + np.zeros(high.shape), off)
+    return Reference(high, low, np.zeros(high.shape, dtype=np.int64), relative, absolute)
 
 
 def classify(values: Values) -> NDArray[np.int8]:

@@ -10,8 +10,9 @@ from softcheck.cli.config import ConfiguredCommand, dtype_option
 from softcheck.cli.options import NOTHING_RAN, device_option, output_option, seed_option, variant_options
 from softcheck.probes.outcome import Conclusion, coverage_of
 from softcheck.report.output import check_writable, write
-from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.probing import run_probe
 from softcheck.run.process import DeviceChoice
+from softcheck.run.protocol import ProbeTask
 from softcheck.run.session import Session
 
 _PROBE = "regimes"

@@ -7,9 +7,8 @@ import sys
 import click
 
 from softcheck.cases.case import GENERATED, Case
-from softcheck.cases.corpus import default_corpora, load
+from softcheck.cases.corpus import default_corpora, load, select
 from softcheck.cases.importing import case_from_hex, case_from_numbers
-from softcheck.cases.selection import select
 from softcheck.cli import progress
 from softcheck.cli.config import ConfiguredCommand, dtype_option
 from softcheck.cli.options import format_option, output_option, variant_options

@@ -9,10 +9,8 @@ from oracles.formats import FLOAT32, Bits, Format, Values, decode, format_of
 from oracles.reference import FullyMasked, Reference
 from softcheck.calling import float_environment
 from softcheck.errors import UsageError
-from softcheck.judge.histogram import Histogram
-from softcheck.judge.measurement import Measurement
-from softcheck.judge.merge import merge
-from softcheck.judge.peaks import Peaks
+from softcheck.judge.histogram import Histogram, Peaks
+from softcheck.judge.measurement import Measurement, merge
 from softcheck.judge.tally import Tally, worst
 from softcheck.operations import bounds, ulp
 from softcheck.operations.arithmetic import Arithmetic
@@ -114,15 +112,13 @@ class _Summary:
 
     def __init__(self, rules: Sequence[Rule], peaks: Peaks | None) -> None:
         self._tally, self._histogram, self._peaks = Tally(rules), Histogram(), peaks
-        self._parts = [Measurement(rows=0, columns=0)]
+        self._parts = [Measurement()]
 
     def add(self, block: Block, rejudged: int, standard_share: float | None) -> None:
         """Adds a block's figures and violations, with its rejudged rows and its share of the standard contract's bound."""
         comparable, summed = block.specials.comparable, block.summed_rows.any()
         errors = block.errors if comparable.all() else block.errors[comparable]
         part = Measurement(
-            rows=0,
-            columns=0,
             elements=errors.size,
             ulp_sum=float(errors.sum()),
             max_standard_share=standard_share,

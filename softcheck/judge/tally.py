@@ -1,19 +1,26 @@
-"""Counts of broken promises over a case's blocks, with the worst witness of each kind."""
+"""Counts of broken promises over a case's blocks, with the worst witness of each kind, the elements around it, and the row where it is short."""
 
+import math
 from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from oracles.formats import bits_hex
-from softcheck.contract import FindingKind, Violation
+from oracles.formats import Bits, bits_hex
+from softcheck.contract import FindingKind, Surroundings, Violation
 from softcheck.facts import Facts
 from softcheck.judge.measurement import Extreme
-from softcheck.judge.surroundings import around
 from softcheck.operations import rules
 from softcheck.operations.block import Block
 from softcheck.operations.rules import ElementRule, RowRule, Rule
+
+SHOWN = 9
+"""Elements shown of a row: a witness and eight around it."""
+WIDEST_ROW = 64
+"""Columns of the widest row that is kept whole."""
+
+_MORE_DIGITS = 4
 
 
 class Tally:
@@ -108,3 +115,35 @@ def worst(block: Block, values: NDArray[np.float64]) -> Extreme | None:
 
 def _with_count(violation: Violation, count: int) -> Violation:
     return msgspec.structs.replace(violation, count=count)
+
+
+def around(block: Block, row: int, column: int) -> Surroundings:
+    """The elements of a block's row around a column, as many on both sides as the row has; or the row's one answer."""
+    columns = block.errors.shape[1]
+    first = max(0, min(column - SHOWN // 2, columns - SHOWN))
+    shown = slice(first, min(first + SHOWN, columns))
+    bounds = np.broadcast_to(block.bounds.elements, block.errors.shape)[row, shown]
+    allowed = np.where(block.specials.bounded[row, shown], bounds, np.nan)
+    digits, decimal = block.fmt.decimal_digits + _MORE_DIGITS, block.reference.decimal
+    return Surroundings(
+        first_column=block.column_of(row, first),
+        inputs="" if not block.operation.answers_elements else _hexadecimal(block.input_bits[row, shown]),
+        outputs=_hexadecimal(block.output_bits[row, shown]),
+        exact=" ".join(
+            # The everyday oracle does not say that an element of a masked row is exact.
+            "0" if block.specials.masked[row, place] and block.answer[row, place] == 0 else decimal(row, place, digits)
+            for place in range(shown.start, shown.stop)
+        ),
+        ulps=_figures(block.errors[row, shown].tolist()),
+        bounds=_figures(allowed.tolist()),
+        row=_hexadecimal(block.input_bits[row // block.parts]) if block.values.shape[1] <= WIDEST_ROW else None,
+    )
+
+
+def _hexadecimal(bits: Bits) -> str:
+    """Bit patterns of shape [columns], parted by spaces, as ``corpus add --bits`` takes them."""
+    return " ".join(f"{int(b):0{2 * bits.itemsize}x}" for b in bits)
+
+
+def _figures(values: list[float]) -> str:
+    return " ".join("-" if math.isnan(value) else f"{value:.6g}" for value in values)

@@ -9,7 +9,7 @@ from oracles.formats import Format
 from oracles.reference import FullyMasked
 from softcheck.contract import FindingKind
 from softcheck.judge import histogram
-from softcheck.operations import bounds, special
+from softcheck.operations import bounds, elements
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import CERTAIN, Operation
 from softcheck.operations.rules import ElementRule
@@ -19,7 +19,7 @@ from softcheck.operations.ulp import LARGEST
 _MARGIN = 2.0**-30
 """Distance of a share from 1 that float64 decides, beside the uncertainty of the exact value."""
 _COUNTED = 2.0**-20
-"""ULPs of an error that shows nowhere, on either side of a power of two, as in ``softcheck.operations.uncertainty``."""
+"""ULPs of an error that shows nowhere, on either side of a power of two, as in ``softcheck.operations.elements``."""
 _LEAST_LIMIT = 0.5
 """ULPs of the smallest limit: no arithmetic's error is smaller than half an ULP of its result's."""
 
@@ -68,7 +68,8 @@ class TensorJudge:
     def __init__(
         self, operation: Operation, fmt: Format, output_fmt: Format, fully_masked: FullyMasked, arithmetic: Arithmetic
     ) -> None:
-        self.operation, self.fmt = operation, output_fmt
+        self.operation, self.fmt, self.input_fmt = operation, output_fmt, fmt
+        self.fully_masked, self.arithmetic = fully_masked, arithmetic
         self.model = bounds.model(arithmetic, output_fmt)
         self.least, self.most = next(
             (rule.range for rule in operation.rules if isinstance(rule, ElementRule) and rule.range), (-np.inf, np.inf)
@@ -93,7 +94,7 @@ class TensorJudge:
         per_row = not self.operation.answers_logits
         hides = self.operation.parts is not None and not per_row
         # Written for arrays and tensors.
-        sort: Any = special.specials
+        sort: Any = elements.specials
         kinds = sort(logits, output, exact, self.fmt, per_row=per_row, hides=hides)
         if found.undefined is not None:
             kinds = kinds.without(found.undefined)
@@ -113,8 +114,8 @@ class TensorJudge:
             above = (output > self.most) & ~(bounded & ((output - self.most) * per_ulp <= limits))
             outside = ((output < self.least) | above) & comparable
         not_zero = kinds.masked_wrong & self.operation.hides_by_zero
-        elements = (each > 1.0, kinds.nan_mismatch, kinds.inf_mismatch, outside, not_zero)
-        broken = [element.sum(dim=1) for element in elements]
+        of_elements = (each > 1.0, kinds.nan_mismatch, kinds.inf_mismatch, outside, not_zero)
+        broken = [element.sum(dim=1) for element in of_elements]
 
         deviations, of_sums = torch.full_like(shares, -1.0), torch.zeros_like(broken[0])
         if found.sums is not None and self.operation.sums_rows:

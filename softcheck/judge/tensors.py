@@ -15,8 +15,7 @@ from softcheck.errors import UsageError
 from softcheck.judge import histogram
 from softcheck.judge.compiled import judged
 from softcheck.judge.judge import STANDARD, judge
-from softcheck.judge.measurement import Extreme, Measurement
-from softcheck.judge.merge import merge, moved
+from softcheck.judge.measurement import Extreme, Measurement, merge, moved
 from softcheck.judge.tensor_rows import KINDS, TensorJudge, TensorRows
 from softcheck.operations import bounds
 from softcheck.operations.arithmetic import Arithmetic
@@ -56,8 +55,8 @@ def judge_tensors(
     if not operation.is_judged_on_device or operation.named or fmt == FLOAT64 or x.numel() == 0:
         inputs, outputs = to_bits(x, fmt), to_bits(y, fmt)
         return judge(inputs, outputs, fmt, fully_masked=fully_masked, arithmetic=arithmetic, operation=operation)
-    output_fmt = _check(x, y, fmt, operation)
-    return _TensorJudgement(x, y, fmt, output_fmt, operation, fully_masked, arithmetic).measurement(most_elements)
+    judge_ = TensorJudge(operation, fmt, _check(x, y, fmt, operation), fully_masked, arithmetic)
+    return _TensorJudgement(x, y, judge_).measurement(most_elements)
 
 
 def passing(
@@ -75,8 +74,7 @@ def passing(
     """
     if not operation.is_judged_on_device or operation.named or fmt == FLOAT64 or x.numel() == 0:
         return torch.zeros(len(x), dtype=torch.bool, device=x.device)
-    output_fmt = _check(x, y, fmt, operation)
-    rows = TensorJudge(operation, fmt, output_fmt, fully_masked, arithmetic)
+    rows = TensorJudge(operation, fmt, _check(x, y, fmt, operation), fully_masked, arithmetic)
     step = rows_at_once(x, y)
     parts = [rows.judged(x[at : at + step], y[at : at + step]).clear for at in range(0, len(x), step)]
     return torch.cat(parts).view(len(x), -1).all(dim=1)
@@ -107,19 +105,8 @@ def _check(x: torch.Tensor, y: torch.Tensor, fmt: Format, operation: Operation) 
 class _TensorJudgement:
     """One output being judged."""
 
-    def __init__(
-        self,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        fmt: Format,
-        output_fmt: Format,
-        operation: Operation,
-        fully_masked: FullyMasked,
-        arithmetic: Arithmetic,
-    ) -> None:
-        self.x, self.y, self.fmt, self.output_fmt = x, y, fmt, output_fmt
-        self.operation, self.fully_masked, self.arithmetic = operation, fully_masked, arithmetic
-        self.judge = TensorJudge(operation, fmt, output_fmt, fully_masked, arithmetic)
+    def __init__(self, x: torch.Tensor, y: torch.Tensor, judge_: TensorJudge) -> None:
+        self.x, self.y, self.judge, self.operation = x, y, judge_, judge_.operation
         self.parts: list[Measurement] = []
         self.counts = torch.zeros(1, dtype=torch.int64, device=x.device)
         self.largest: dict[str, tuple[float, int]] = {}
@@ -148,7 +135,7 @@ class _TensorJudgement:
         merged = merge([*again, *self.parts])
         used = torch.nonzero(self.counts).flatten()
         counted = dict(zip(used.tolist(), self.counts[used].tolist(), strict=True))
-        weaker = self.judge.model != bounds.model(STANDARD, self.output_fmt)
+        weaker = self.judge.model != bounds.model(STANDARD, self.judge.fmt)
         return msgspec.structs.replace(
             merged,
             rows=rows,
@@ -158,7 +145,7 @@ class _TensorJudgement:
             max_standard_share=None,
             histogram=histogram.merge([merged.histogram, counted]),
             rejudged_rows=sum(found.rows for found in again),
-            contract=self.arithmetic if weaker else None,
+            contract=self.judge.arithmetic if weaker else None,
             violations=merged.violations or tuple(v for found in known for v in found.violations),
             judged_in="float64",
         )
@@ -177,18 +164,14 @@ class _TensorJudgement:
         others = torch.nonzero(~rows).flatten()
         if len(others):
             counts -= torch.bincount(found.bins[others].view(-1), minlength=len(counts))
-
-        def total(values: torch.Tensor) -> torch.Tensor:
-            return torch.where(rows, values, 0).sum()
-
-        special = ~found.ordinary
-        sums = [found.elements, found.flushed, special.to(torch.int64), (special & found.hidden).to(torch.int64)]
+        special = (~found.ordinary).to(torch.int64)
+        sums = (found.elements, found.flushed, special, special * found.hidden, found.error_sums)
         maxima = [
             torch.where(rows, values, -1.0) for values in (found.errors, found.shares, found.flushing, found.deviations)
         ]
-        figures = [*map(total, (*sums, found.error_sums)), *(values.amax() for values in maxima)]
-        places = [values.argmax() for values in maxima[:2]]
-        read = torch.stack([number.to(torch.float64) for number in (*figures, *places)]).tolist()
+        figures = [torch.where(rows, values, 0).sum() for values in sums]
+        figures += [*(values.amax() for values in maxima), *(values.argmax() for values in maxima[:2])]
+        read = torch.stack([number.to(torch.float64) for number in figures]).tolist()
         elements, flushed, specials, hidden = map(int, read[:4])
         ulp_sum, error, share, flushing, off = read[4:9]
         # What has no error counts as one of 0 so far.
@@ -201,8 +184,6 @@ class _TensorJudgement:
                 self.largest[name] = value, int(place[int(row) // (len(rows) // len(place))])
         self.parts.append(
             Measurement(
-                rows=0,
-                columns=0,
                 elements=elements,
                 ulp_sum=min(ulp_sum, LARGEST),
                 max_ulp_ftz=flushing if elements else None,
@@ -215,8 +196,6 @@ class _TensorJudgement:
 
     def _left(self, most: int) -> torch.Tensor:
         """Returns the rows for the numpy judge, at most ``most``, and counts the others as float64 has them."""
-        if not self.left:
-            return torch.zeros(0, dtype=torch.int64)
         rows, ranks = torch.cat(self.left), torch.cat(self.ranks)
         if len(rows) <= most:
             return rows
@@ -236,30 +215,23 @@ class _TensorJudgement:
             self._add(found, torch.ones_like(found.clear), chosen)
             special = ~found.ordinary & (found.broken.sum(dim=0) > 0)
             counts = dict(zip(KINDS, found.broken.sum(dim=1).tolist(), strict=True))
-            part = Measurement(
-                rows=0,
-                columns=0,
-                violations=tuple(
-                    Violation(kind, f"{count} in rows that were counted alone", count=count)
-                    for kind, count in counts.items()
-                    if count
-                ),
-                sum_violations=counts[FindingKind.SUM_VIOLATION],
-                special_mismatches=int(special.sum()),
-            )
+            words = "in rows that were counted alone"
+            violations = tuple(Violation(kind, f"{n} {words}", count=n) for kind, n in counts.items() if n)
+            of_sums, mismatches = counts[FindingKind.SUM_VIOLATION], int(special.sum())
+            part = Measurement(violations=violations, sum_violations=of_sums, special_mismatches=mismatches)
             self.parts.append(part)
 
     def _on_host(self, rows: torch.Tensor) -> Measurement:
         """Returns the numpy judge's measurement of some rows, with the rows' own numbers."""
         numbers = rows.tolist()
-        at = rows.to(self.x.device)
+        at, by = rows.to(self.x.device), self.judge
         found = judge(
-            to_bits(self.x[at], self.fmt),
-            to_bits(self.y[at], self.fmt),
-            self.fmt,
-            fully_masked=self.fully_masked,
-            arithmetic=self.arithmetic,
-            operation=self.operation,
+            to_bits(self.x[at], by.input_fmt),
+            to_bits(self.y[at], by.input_fmt),
+            by.input_fmt,
+            fully_masked=by.fully_masked,
+            arithmetic=by.arithmetic,
+            operation=by.operation,
         )
         return moved(found, lambda row: numbers[row])
 

@@ -1,267 +1,323 @@
-"""Attention: softmax(scale q k^T) v for each query of a head, with causal masks, windows, shared keys, soft caps, biases and sinks.
+"""Attention, softmax(scale q k^T) v for each query of a head, and the log-sum-exp of each query's scores, which kernels return beside it.
 
-One row of the matrix is one head (``operations.heads``), and its answer has a part for each query. The bound is derived in
-docs/bounds.md, section 26. Errors are counted in the ULP of sum_j p_j |v_j|, since the sum over keys cancels.
+Heads have causal masks, windows, shared keys, soft caps, biases and sinks. One row of the matrix is one head (``operations.heads``), and
+its answer has a part for each query. The bounds are derived in docs/bounds.md, sections 26 and 27. Errors of attention are counted in
+the ULP of sum_j p_j |v_j|, since the sum over keys cancels, and those of a log-sum-exp in ulp(max(|m| + L, 1)), m the largest score.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from oracles.attention import Heads, attention, attention_ball
+from oracles import attention as oracle
+from oracles.arrays import Array, largest, module_of, quiet
+from oracles.attention import Heads
 from oracles.formats import FLOAT32, FLOAT64, Format, Values
-from oracles.reference import FullyMasked, Reference, RowClass, classify
-from softcheck.contract import FindingKind
+from oracles.reference import FullyMasked, Reference
 from softcheck.errors import UsageError
-from softcheck.operations.attention_bounds import error_of_sums, errors, lost
+from softcheck.operations import attention_bounds, rules
 from softcheck.operations.attention_parameters import arguments_of, attending_of, families_of
-from softcheck.operations.block import Block, joined, reshaped
-from softcheck.operations.bounds import Bounds, Model
-from softcheck.operations.expression import half_ulp
+from softcheck.operations.block import joined, reshaped
+from softcheck.operations.bounds import Bounds, Model, bounds_of, half_ulp
 from softcheck.operations.heads import Attending
-from softcheck.operations.logsumexp import bounds_of
-from softcheck.operations.operation import Limits, Operand, Operation, Parameter
-from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND, ElementRule, number
-from softcheck.operations.ulp import Flags, Scaled
+from softcheck.operations.operation import Exact, Limits, Operand, Operation, Parameter, functions_of
+from softcheck.operations.ulp import Scaled
 
 if TYPE_CHECKING:
     import torch
 
+_UNIT = 2.0**-53
 _AT_ONCE = 1 << 20
 """Scores of the heads that the oracle takes at once."""
+SCORES = {"cpu": 1 << 20, "cuda": 1 << 23}
+"""Scores that are held at once on a device: their float64 temporaries take some thirty times 8 bytes each."""
 WIDEST = 640
 """Keys of the longest head that is judged: an output has queries times keys scores behind it."""
+NO_KEYS = {"-inf": -math.inf, "inf": math.inf, "zero": 0.0}
+"""What the log-sum-exp of a query that sees no key may be declared to be."""
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
-    """Attention with these parameters, as the functions of an operation."""
+class _OfHeads:
+    """What attention and its log-sum-exp share, as the functions of an operation."""
 
     attending: Attending
+    given: Heads | None = None
+    """Some queries of all heads of a matrix, tensors; None for all queries of the heads that are made of a matrix."""
 
-    def heads(self, values: Values, fmt: Format) -> Heads:
+    in_float64: ClassVar[Callable[[Heads], tuple[Array, Array]]]
+    by_oracle: ClassVar[Callable[[Heads], Reference]]
+    by_proof: ClassVar[Callable[[Heads], Reference]]
+
+    def errors(self, heads: Heads, model: Model, fmt: Format) -> Array:
+        """The largest errors before the last rounding, [heads, queries, numbers]."""
+        raise NotImplementedError
+
+    def scale(self, values: Array, answers: Array, fmt: Format) -> Array:
+        """The size of what is rounded on the way, [rows * queries, numbers]."""
+        raise NotImplementedError
+
+    def convention(self, top: Array, masked: FullyMasked) -> Array:
+        """The answers of queries whose largest logit, [queries, 1], is not finite."""
+        raise NotImplementedError
+
+    @property
+    def factor(self) -> float:
+        """The number by which the oracle's answers are multiplied."""
+        return 1.0
+
+    def heads(self, values: Array, fmt: Format) -> Heads:
         """The heads of a matrix's rows. Raises UsageError for float64."""
         if fmt == FLOAT64:
             raise UsageError("attention is judged in formats of up to 32 bits; leave float64 out of the dtypes")
-        return self.attending.heads(values, fmt)
+        return self.given or self.attending.heads(values, fmt)
 
-    def logits(self, values: Values, fmt: Format) -> Values:
+    def logits(self, values: Array, fmt: Format) -> Array:
         """The scores of each query, [rows * queries, keys]: NaN or +inf where it sees a key with such a logit.
 
-        A sink stands behind them: a query that sees it alone has the answer 0.
+        A sink stands behind them: a query that sees it alone has the answer 0, or the sink.
         """
-        heads = self.heads(values, fmt)
-        special = np.isnan(values) | np.isposinf(values)
-        scores = np.where(heads.visible & special[:, None], values[:, None], heads.scores).reshape(-1, values.shape[1])
-        sink = self.attending.sink
-        return np.column_stack([scores, np.full(len(scores), sink)]) if np.isfinite(sink) else scores
+        heads, xp = self.heads(values, fmt), module_of(values)
+        special = xp.isnan(values) | xp.isposinf(values)
+        scores = xp.where(heads.visible & special[:, None], values[:, None], heads.scores).reshape(-1, values.shape[1])
+        if not np.isfinite(heads.sink):
+            return scores
+        return xp.concatenate([scores, xp.full_like(heads.top.reshape(-1, 1), heads.sink)], axis=1)
 
     def answer(self, values: Values, fmt: Format, masked: FullyMasked) -> Reference:
-        """In float64, [rows, queries * dimension]."""
-        return in_chunks(lambda rows: self.by(attention, rows, fmt, masked), values, self.attending)
+        """In float64, [rows, queries * numbers], of some heads at once, since each has queries times keys scores."""
+        step = max(1, _AT_ONCE // max(1, self.attending.parts(values.shape[1])[0] * values.shape[1]))
+        parts = [values[first : first + step] for first in range(0, max(1, len(values)), step)]
+        return joined([self.by(type(self).by_oracle, part, fmt, masked) for part in parts])
 
     def prove(self, values: Values, fmt: Format, masked: FullyMasked) -> Reference:
         """Enclosed by Arb, of the same shape."""
-        return self.by(attention_ball, values, fmt, masked)
+        return self.by(type(self).by_proof, values, fmt, masked)
 
-    def by(self, oracle: Callable[[Heads], Reference], values: Values, fmt: Format, masked: FullyMasked) -> Reference:
-        """The oracle's answers, [rows, queries * dimension], but for special queries, whose answers are conventions."""
-        found = oracle(self.heads(values, fmt))
-        classes = classify(self.logits(values, fmt))
-        convention = np.where((classes == RowClass.FULLY_MASKED) & (masked == "zero"), 0.0, np.nan)[:, None]
-        return by_convention(found, classes != RowClass.ORDINARY, convention, len(values))
+    def by(self, answers: Callable[[Heads], Reference], values: Values, fmt: Format, masked: FullyMasked) -> Reference:
+        """An oracle's answers, but for special queries, whose answers are conventions."""
+        found, top = answers(self.heads(values, fmt)), largest(self.logits(values, fmt))
+        if self.factor != 1.0:
+            # The constant and the product round; what is left of the second part is less than that.
+            high, exact = (found.high + found.low) * self.factor, found.relative_error == 0
+            off = np.where(exact & (high == 0), 0.0, found.relative_error + 4 * _UNIT)
+            found = replace(found, high=high, low=np.zeros_like(high), relative_error=off)
+        special = ~np.isfinite(top) & bool(values.shape[1] or np.isfinite(self.attending.sink))
+        found = replace(
+            found,
+            high=np.where(special, self.convention(top, masked), found.high),
+            low=np.where(special, 0.0, found.low),
+            relative_error=np.where(special, 0.0, found.relative_error),
+        )
+        return reshaped(found, (len(values), found.high.size // max(1, len(values))))
 
-    def decimal(self, row: Values, column: int, fmt: Format, masked: FullyMasked) -> str:
-        """One number of a row's answer, to 17 digits."""
-        return f"{self.prove(row[None], fmt, masked).values[0, column]:.17g}"
+    def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:
+        """The answers of given heads where they lie, [rows * queries, numbers]."""
+        exact, off = (of_queries(part) * self.factor for part in type(self).in_float64(self.heads(x, fmt)))
+        top = largest(self.logits(x.double(), fmt))
+        # An ULP of a size is at least 2^-p of it.
+        size = self.scale(x, exact, fmt).clamp(min=np.finfo(np.float64).tiny)
+        off = (off + (4 * _UNIT * exact.abs() if self.factor != 1.0 else 0.0)) / size
+        exact = exact.where(top.isfinite(), self.convention(top, "nan"))
+        return Exact(exact, off.amax(dim=1) * 2.0**fmt.precision)
 
-    def scale(self, values: Values, _answers: Values, fmt: Format) -> Values:
-        """The size of the terms that may cancel, sum p |v|, [rows * queries, dimension]."""
-        return self.of_queries(self.heads(values, fmt).sizes_of_values)
-
-    def of_queries(self, array: Values) -> Values:
-        """[heads, queries, ...] as [heads * queries, ...]."""
-        return array.reshape(-1, array.shape[2])
-
-    def undefined(self, values: Values, fmt: Format) -> Flags:
+    def undefined(self, values: Array, fmt: Format) -> Array:
         """Queries with a product that float32 can't hold, and those with an infinite or hidden logit that was not promised."""
-        heads = self.heads(values, fmt)
-        found = (heads.sizes * max(1.0, heads.scale)).max(axis=2, initial=0.0) > FLOAT32.max / 8
-        infinite = np.isinf(values) if not self.attending.masked else np.zeros(values.shape, dtype=np.bool_)
-        special = np.isnan(values) | np.isposinf(values)
-        unseen = special[:, None] & ~heads.visible & ~np.isneginf(values)[:, None]
-        found |= infinite.any(axis=1, keepdims=True)
+        heads, xp = self.heads(values, fmt), module_of(values)
+        found = largest(heads.sizes * max(1.0, heads.scale), 2, 0.0)[..., 0] > FLOAT32.max / 8
+        if not self.attending.masked:
+            found |= xp.isinf(values).any(axis=1)[:, None]
         if not self.attending.ignores_nan:
-            found |= unseen.any(axis=2)
-        of_queries: Flags = found.ravel()
-        return of_queries
+            special = xp.isnan(values) | xp.isposinf(values)
+            found |= (special[:, None] & ~heads.visible & ~xp.isneginf(values)[:, None]).any(axis=2)
+        return found.reshape(-1)
 
-    def bounds(self, values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
-        """The errors that an arithmetic allows, [rows * queries, dimension]."""
+    def bounds(self, values: Array, exact: Scaled, answers: Array, model: Model) -> Bounds:
+        """The errors that an arithmetic allows, [rows * queries, numbers]."""
         heads = self.heads(values, exact.fmt)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            error = self.of_queries(errors(heads, model, exact.fmt))
+        with quiet(values):
+            error = of_queries(self.errors(heads, model, exact.fmt)) * self.factor
         return bounds_of(error, answers, exact, model)
 
-    def outside(self, block: Block) -> Values:
-        """By how much outputs lie outside of the values of their query's keys, beyond what rounding allows; at most 0 inside."""
-        heads = self.heads(block.values, block.fmt)
+    def limits(self, x: "torch.Tensor", fmt: Format, model: Model) -> Limits:
+        """Exact values and limits where the heads' matrix lies, [rows * queries, numbers], of some queries at a time."""
+        from softcheck.operations.torch_bounds import joined_limits, limits_by
+
+        tiles = self.attending.tiles(x, SCORES[x.device.type])
+        return joined_limits([limits_by(replace(self, given=heads), x, fmt, model) for heads in tiles], len(x))
+
+
+class Attention(_OfHeads):
+    """Attention with these parameters."""
+
+    in_float64, by_oracle, by_proof = oracle.outputs, oracle.attention, oracle.attention_ball
+
+    def parts(self, keys: int) -> tuple[int, int]:
+        """The queries of a head, and the numbers of an answer."""
+        return self.attending.parts(keys)
+
+    def convention(self, top: Array, masked: FullyMasked) -> Array:
+        """0 where that is declared of a query that sees no key, else NaN."""
+        xp = module_of(top)
+        return xp.where(xp.isneginf(top) & (masked == "zero"), 0.0, np.nan)
+
+    def scale(self, values: Array, _answers: Array, fmt: Format) -> Array:
+        """The size of the terms that may cancel, sum p |v|."""
+        return of_queries(self.heads(values, fmt).sizes_of_values)
+
+    def errors(self, heads: Heads, model: Model, fmt: Format) -> Array:
+        """The errors of weights, of their sums, and of the products with values."""
+        return attention_bounds.errors(heads, model, fmt)
+
+    def range_of(self, values: Array, fmt: Format, model: Model) -> tuple[Array, Array]:
+        """The least and the largest value that each query sees, and what rounding allows beyond, [rows * queries, numbers]."""
+        heads, xp = self.heads(values, fmt), module_of(values)
         least, most = (_extremes(heads, sign) for sign in (-1.0, 1.0))
         if np.isfinite(heads.sink):
-            least, most = np.minimum(least, 0.0), np.maximum(most, 0.0)
-        with np.errstate(over="ignore", invalid="ignore"):
-            size = np.maximum(np.abs(least), np.abs(most))
-            allowed = error_of_sums(heads.k.shape[1], block.model, block.fmt) * size + lost(
-                heads, block.model, block.fmt
-            )
-            allowed = allowed + half_ulp(size + allowed, block.fmt)
-            by = np.maximum(
-                least - allowed - _by_query(block.output, heads), _by_query(block.output, heads) - most - allowed
-            )
-        return self.of_queries(by)
-
-    def limits(self, x: "torch.Tensor", fmt: Format, model: Model) -> Limits:
-        """Exact values and limits where the heads' matrix lies, [rows * queries, dimension]."""
-        from softcheck.operations.torch_attention import attention_limits
-
-        return attention_limits(x, fmt, model, self.attending)
+            least, most = xp.clip(least, None, 0.0), xp.clip(most, 0.0, None)
+        with quiet(values):
+            size = xp.maximum(abs(least), abs(most))
+            of_sums = attention_bounds.error_of_sums(heads.k.shape[1], model, fmt)
+            allowed = (of_sums + attention_bounds.rounding_of_logarithm(heads, model)) * size
+            allowed = allowed + attention_bounds.lost(heads, model, fmt)
+            allowed = allowed + half_ulp(size + allowed, fmt)
+        return of_queries(least - allowed), of_queries(most + allowed)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         """By torch's attention where it knows all parameters, else by single operations."""
-        from softcheck.operations import torch_backends
-
-        return torch_backends.yardstick(self.attending, x)
+        return _torch().yardstick(self.attending, x)  # type: ignore[no-any-return]
 
     def plain(self, x: "torch.Tensor") -> "torch.Tensor":
         """By single operations in the dtype of the matrix."""
-        from softcheck.operations import torch_backends
-
-        return torch_backends.plain(self.attending, x)
+        return _torch().plain(self.attending, x)  # type: ignore[no-any-return]
 
     def ways(self) -> "Mapping[str, Callable[[Mapping[str, torch.Tensor]], torch.Tensor]]":
         """Torch's ways to compute it from the operands of a call, by name."""
-        from softcheck.operations import torch_backends
-
-        return torch_backends.ways(self.attending)
+        return _torch().ways(self.attending)  # type: ignore[no-any-return]
 
     def operand_gradients(
         self, values: Values, grads: Values, fmt: Format, model: Model
     ) -> Mapping[str, tuple[Values, Values]]:
         """Exact gradients by q, k, v, a bias and sinks, and the largest errors. Each query of the heads sees a key."""
-        from softcheck.operations.attention_gradient import gradients
-
         heads = self.heads(values, fmt)
-        return gradients(heads, _by_query(grads, heads), model, fmt, self.attending.groups)
-
-    @property
-    def is_differentiated(self) -> bool:
-        """True if gradients are judged: not where NaN may stand behind a mask, of which a backward may make another one."""
-        return not self.attending.ignores_nan
+        by_query = grads.reshape(*heads.q.shape[:2], heads.v.shape[2])
+        return attention_bounds.gradients(heads, by_query, model, fmt, self.attending.groups)
 
     def flops(self, heads: int, keys: int) -> float:
         """2 Lq Lk d for each product of a head; half of that with a causal mask, whatever its alignment, as flash-attention counts."""
         queries, value_dim = self.attending.parts(keys)
-        return (
-            2.0
-            * heads
-            * queries
-            * keys
-            * (self.attending.head_dim + value_dim)
-            * (0.5 if self.attending.causal else 1.0)
-        )
+        whole = 2.0 * heads * queries * keys * (self.attending.head_dim + value_dim)
+        return whole * (0.5 if self.attending.causal else 1.0)
 
 
-def in_chunks(answer: Callable[[Values], Reference], values: Values, attending: Attending) -> Reference:
-    """The answers of rows, of some at once, since each has queries times keys scores."""
-    step = max(1, _AT_ONCE // max(1, attending.parts(values.shape[1])[0] * values.shape[1]))
-    return joined([answer(values[first : first + step]) for first in range(0, max(1, len(values)), step)])
+@dataclass(frozen=True, slots=True)
+class _Logsumexp(_OfHeads):
+    base: float = math.e
+    no_keys: float = -math.inf
+    """The answer for a query that sees no key, and no sink."""
+
+    in_float64, by_oracle, by_proof = oracle.logarithms, oracle.logsumexp, oracle.logsumexp_ball
+
+    @property
+    def factor(self) -> float:
+        """The number by which a logarithm of base e is multiplied."""
+        return 1.0 / math.log(self.base) if self.base != math.e else 1.0
+
+    def parts(self, keys: int) -> tuple[int, int]:
+        return self.attending.parts(keys)[0], 1
+
+    def convention(self, top: Array, _masked: FullyMasked) -> Array:
+        xp = module_of(top)
+        return xp.where(xp.isneginf(top), self.no_keys, xp.where(xp.isinf(top), top, np.nan))
+
+    def scale(self, values: Array, answers: Array, fmt: Format) -> Array:
+        top = of_queries(attention_bounds.subtracted(self.heads(values, fmt))) * self.factor
+        return module_of(values).clip(abs(top) + abs(answers - top), 1.0, None)
+
+    def errors(self, heads: Heads, model: Model, _fmt: Format) -> Array:
+        return attention_bounds.errors_of_logarithm(heads, model)
+
+    def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
+        """By single operations in float32."""
+        return _torch().logsumexp(self.attending, x) * self.factor  # type: ignore[no-any-return]
 
 
-def by_convention(found: Reference, special: Flags, convention: Values, rows: int) -> Reference:
-    """The answers of queries, [queries, numbers], as those of rows, with conventions, [queries, 1], for special queries."""
-    chosen = special[:, None]
-    found = replace(
-        found,
-        high=np.where(chosen, convention, found.high),
-        low=np.where(chosen, 0.0, found.low),
-        relative_error=np.where(chosen, 0.0, found.relative_error),
-    )
-    return reshaped(found, (rows, found.high.size // max(1, rows)))
+def of_queries(array: Array) -> Array:
+    """[heads, queries, ...] as [heads * queries, ...]."""
+    return array.reshape(-1, array.shape[2])
 
 
-def _by_query(output: Values, heads: Heads) -> Values:
-    return output.reshape(*heads.q.shape[:2], heads.v.shape[2])
+def _torch() -> Any:
+    from softcheck.operations import torch_backends
+
+    return torch_backends
 
 
-def _extremes(heads: Heads, sign: float) -> Values:
-    """The least (sign -1) or largest values of the keys that each query sees, [heads, queries, dimension]."""
-    if heads.visible.all() and heads.visible.size:
-        of_all = sign * (sign * heads.v).max(axis=1, keepdims=True)
-        return np.broadcast_to(of_all, (*heads.q.shape[:2], heads.v.shape[2]))
-    found = np.empty((*heads.q.shape[:2], heads.v.shape[2]))
-    for head, query in np.ndindex(*found.shape[:2]):
-        seen = sign * heads.v[head][heads.visible[head, query]]
-        found[head, query] = sign * seen.max(axis=0, initial=-np.inf)
-    return np.where(np.isfinite(found), found, 0.0)
+def _extremes(heads: Heads, sign: float) -> Array:
+    """The least (sign -1) or largest values of the keys that each query sees, [heads, queries, dimension]; 0 without keys."""
+    xp, values = module_of(heads.v), sign * heads.v
+    if heads.visible.all() and heads.k.shape[1]:
+        shape = (*heads.q.shape[:2], values.shape[2])
+        return sign * xp.broadcast_to(largest(values), shape)
+    # One number of all values at a time, since there are as many scores as memory holds.
+    each = (values[:, None, :, number] for number in range(values.shape[2]))
+    found = xp.concatenate([largest(xp.where(heads.visible, one, -np.inf), 2) for one in each], axis=2)
+    return xp.where(xp.isfinite(found), sign * found, 0.0)
 
 
-def _rule(attention_: Attention) -> ElementRule:
-    def broken(block: Block) -> Flags:
-        found: Flags = (attention_.outside(block) > 0) & block.specials.bounded
-        return found
-
-    def describe(block: Block, row: int, column: int) -> str:
-        by, output = float(attention_.outside(block)[row, column]), float(block.output[row, column])
-        return f"output {number(output)} lies outside of all values that its query sees, by {by:.6g} more than rounding allows"
-
-    return ElementRule(FindingKind.OUT_OF_RANGE, broken, attention_.outside, describe)
-
-
-def _no_keys(block: Block, row: int, column: int) -> str:
-    return f"output {number(float(block.output[row, column]))}, expected exactly 0: the query sees no key"
-
-
-NOTHING_SEEN = ElementRule(
-    FindingKind.MASKED_NOT_ZERO, lambda block: block.specials.masked_wrong, lambda block: np.abs(block.output), _no_keys
-)
-"""A query that sees no key gives 0 where that is declared."""
-
-
-def _of(**parameters: Parameter) -> Operation:
-    """Attention with these parameters. Raises UsageError for a value that is not judged."""
-    attending, found = attending_of(parameters)
-    attention_ = Attention(attending)
-    q, k, v = (("rows", *dims) for dims in (("queries", "head_dim"), ("columns", "head_dim"), ("columns", "value_dim")))
+def _operation(of: _OfHeads, parameters: Mapping[str, Parameter], **own: Any) -> Operation:
     return Operation(
-        name="attention",
-        operands=(Operand("q", q), Operand("k", k), Operand("v", v)),
-        outputs=(Operand("o", ("rows", "queries", "value_dim")),),
-        families=families_of(attending),
+        families=families_of(of.attending),
         relations=("keys",),
-        answer=attention_.answer,
-        prove=attention_.prove,
-        decimal=attention_.decimal,
-        bounds=attention_.bounds,
-        rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE, NOTHING_SEEN, _rule(attention_)),
-        yardstick=attention_.yardstick,
-        plain=attention_.plain,
-        parameters=found,
-        with_parameters=_of,
-        parts=attending.parts,
-        logits=attention_.logits,
+        parameters=parameters,
         most_columns=WIDEST,
-        ways=attention_.ways,
-        flops=attention_.flops,
-        operand_gradients=attention_.operand_gradients if attention_.is_differentiated else None,
-        timed_shape=(64, 4096),
-        arguments=arguments_of(attending),
-        undefined=attention_.undefined,
-        scale=attention_.scale,
-        scale_text="of sum p |v|",
-        limits=attention_.limits,
+        arguments=arguments_of(of.attending),
+        **{**functions_of(of), "on_device": None, **own},
     )
 
 
-ATTENTION = _of()
+_NUMBERS = (rules.WITHIN_BOUND, rules.NAN_WHERE_DUE, rules.FINITE_WHERE_DUE)
+_Q, _K = Operand("q", ("rows", "queries", "head_dim")), Operand("k", ("rows", "columns", "head_dim"))
+
+
+def _attention(**parameters: Parameter) -> Operation:
+    """Attention with these parameters. Raises UsageError as ``attending_of`` does."""
+    attending, found = attending_of(parameters)
+    # Where NaN may stand behind a mask, a backward may make another one of it.
+    undifferentiated = {"operand_gradients": None} if attending.ignores_nan else {}
+    return _operation(
+        Attention(attending),
+        found,
+        name="attention",
+        operands=(_Q, _K, Operand("v", ("rows", "columns", "value_dim"))),
+        outputs=(Operand("o", ("rows", "queries", "value_dim")),),
+        rules=(*_NUMBERS, rules.NOTHING_SEEN, rules.WITHIN_ITS_VALUES),
+        with_parameters=_attention,
+        timed_shape=(64, 4096),
+        scale_text="of sum p |v|",
+        **undifferentiated,
+    )
+
+
+def _logsumexp(**parameters: Parameter) -> Operation:
+    """The log-sum-exp of attention with these parameters. Raises UsageError as attention does, and for ``no_keys`` beside a sink."""
+    base, no_keys = float(parameters.pop("base", math.e)), str(parameters.pop("no_keys", "-inf"))
+    attending, found = attending_of(parameters)
+    if no_keys != "-inf" and math.isfinite(attending.sink):
+        raise UsageError("no_keys stands beside a sink, which every query sees; leave one of them out")
+    return _operation(
+        _Logsumexp(attending, base=base, no_keys=NO_KEYS[no_keys]),
+        {**found, "base": base, "no_keys": no_keys},
+        name="attention_logsumexp",
+        operands=(_Q, _K),
+        outputs=(Operand("lse", ("rows", "queries")),),
+        rules=(*_NUMBERS, *([rules.NOTHING_SEEN] if no_keys == "zero" else [])),
+        with_parameters=_logsumexp,
+        scale_text="of max(|m| + log-sum, 1)",
+    )
+
+
+ATTENTION, ATTENTION_LOGSUMEXP = _attention(), _logsumexp()

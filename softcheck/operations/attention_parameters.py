@@ -7,31 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oracles.formats import FLOAT32
 from softcheck.errors import UsageError
-from softcheck.operations.causal import ALIGNMENTS
 from softcheck.operations.heads import Attending, heads_first
+from softcheck.operations.masks import trial
 from softcheck.operations.operation import Arguments, Operand, Parameter
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 _FAMILIES = (
-    *(
-        "heads",
-        "far-sinks",
-        "normal",
-        "ties",
-        "huge",
-        "shifted",
-        "special",
-        "padding",
-        "negative",
-        "finfo-min",
-        "temperature",
-    ),
-    *("one-column", "cancellation", "layout", "random-bits", "positive", "ramp", "sorted", "uniform", "widths"),
-    *("format-specials", "subnormal-logits"),
+    *("heads", "far-sinks", "normal", "ties", "huge", "shifted", "special", "padding", "negative", "finfo-min"),
+    *("temperature", "one-column", "cancellation", "layout", "random-bits", "positive", "ramp", "sorted", "uniform"),
+    *("widths", "format-specials", "subnormal-logits"),
 )
 """Families of few rows: each row is a head with as many queries as keys."""
 
@@ -44,16 +31,6 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "bias attn_bias additive_mask": ("bias", "keep", "mask", "None"),
     "sink sinks s_aux": ("sinks",),
 }
-
-
-def trial(x: "torch.Tensor", names: frozenset[str]) -> "torch.Tensor":
-    """Hides every third key, another one in each row, where a call takes a mask."""
-    import torch
-
-    if not names & {"mask", "keep", "bias"}:
-        return x
-    rows, columns = (torch.arange(size, device=x.device) for size in x.shape)
-    return x.masked_fill((rows[:, None] + columns) % 3 == 0, float("-inf"))
 
 
 def arguments_of(attending: Attending) -> Arguments:
@@ -70,29 +47,6 @@ def arguments_of(attending: Attending) -> Arguments:
     )
 
 
-def _check(found: Mapping[str, Any]) -> None:
-    causal, scale, softcap = (found[name] for name in ("causal", "scale", "softcap"))
-    for name, least in (("head_dim", 1), ("value_dim", 0), ("queries", 0), ("groups", 1), ("window", 0)):
-        value = found[name]
-        if value != int(value) or value < least:
-            raise UsageError(f"{name} is {value:g}; expected an integer of at least {least}")
-    if causal and causal not in ALIGNMENTS:
-        raise UsageError(
-            f"causal is {causal!r}; expected top-left if query 0 sees key 0 alone, bottom-right if the last query sees all keys, or "
-            "nothing for all keys"
-        )
-    if found["window"] and not causal:
-        raise UsageError(
-            "a window is judged with a causal mask alone; declare causal=top-left or causal=bottom-right beside it"
-        )
-    if not 0.0 < scale < math.inf or not 0.0 <= softcap < math.inf:
-        raise UsageError(
-            f"scale is {scale:g} and softcap {softcap:g}; expected a scale above 0, and a softcap of at least 0"
-        )
-    if not (found["sink"] == -math.inf or abs(found["sink"]) <= FLOAT32.max):
-        raise UsageError(f"sink is {found['sink']:g}; expected a number that float32 holds, or -inf for none")
-
-
 def _plain(default: Any) -> Parameter:
     return default if isinstance(default, str) else float(default)
 
@@ -101,10 +55,13 @@ _DEFAULTS: dict[str, Any] = {field.name: _plain(field.default) for field in fiel
 
 
 def attending_of(parameters: Mapping[str, Parameter]) -> tuple[Attending, dict[str, Parameter]]:
-    """The heads' options, and all parameters. Raises UsageError for a value that is not judged."""
+    """The heads' options, and all parameters. Raises UsageError for one that says something of another that is not there."""
     head_dim = float(parameters.get("head_dim", _DEFAULTS["head_dim"]))
     found: dict[str, Any] = {**_DEFAULTS, "scale": 1 / math.sqrt(max(1.0, head_dim)), **parameters}
-    _check(found)
+    if found["window"] and not found["causal"]:
+        raise UsageError(
+            "a window is judged with a causal mask alone; declare causal=top-left or causal=bottom-right beside it"
+        )
     if found["key_padding"] and not found["masked"]:
         raise UsageError("key_padding=1 says what a mask hides; declare masked=1 beside it")
     kinds: dict[str, Any] = {field.name: field.type for field in fields(Attending)}

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oracles.arrays import Array, module_of, quiet
 from oracles.backward import LARGEST, backward, backward_ball
 from oracles.float64 import summation_depth
 from oracles.formats import FLOAT64, Format, Values
-from oracles.reference import FullyMasked, Reference, with_error
-from softcheck.operations.bounds import Bounds, Model
+from oracles.reference import FullyMasked, Reference, stated
+from softcheck.operations.bounds import Bounds, Model, backward_error, bounds_of
 from softcheck.operations.drawn import by_blocks, of_elements, of_rows
-from softcheck.operations.expression import backward_error, module_of, quiet
-from softcheck.operations.logsumexp import bounds_of
-from softcheck.operations.operation import Arguments, Exact, Named, Operand, Operation, beside, of_matrix
+from softcheck.operations.operation import Arguments, Exact, Named, Operand, Operation, beside, functions_of, of_matrix
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.operations.strides import like
@@ -29,16 +28,6 @@ if TYPE_CHECKING:
     import torch
 
 _UNIT = 2.0**-53
-_FORWARD: "Mapping[str, Callable[[torch.Tensor], torch.Tensor]]" = {
-    "softmax_backward": lambda x: _torch().softmax(x, dim=-1),
-    "log_softmax_backward": lambda x: _torch().log_softmax(x, dim=-1),
-}
-
-
-def _torch() -> Any:
-    import torch
-
-    return torch
 
 
 def grads_of(x: "torch.Tensor") -> "torch.Tensor":
@@ -113,29 +102,29 @@ class _Backward:
         """The output for a matrix. That of float64 is the host's on any device: devices differ in the last bits of float64."""
         import torch
 
+        forward = torch.log_softmax if self.is_logarithm else torch.softmax
         if x.dtype == torch.float64:
-            return _FORWARD[self.name](x.detach().cpu().contiguous()).to(x.device)
-        return _FORWARD[self.name](x.detach().double()).to(x.dtype).contiguous()
+            return forward(x.detach().cpu().contiguous(), dim=-1).to(x.device)
+        return forward(x.detach().double(), dim=-1).to(x.dtype).contiguous()
 
     def placed(self, x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
         """The operands of a call, in the layouts that a kernel must take; of a tensor of more dimensions they have as many."""
         made = self.make(x if x.dim() == 2 else x.reshape(-1, x.shape[-1]), names)
         return {name: laid_out(x, name, operand.view(x.shape)) for name, operand in made.items()}
 
-    def operands(self, values: Values, fmt: Format) -> tuple[Values, Values]:
+    def given(self, values: Array, fmt: Format) -> tuple[Array, Array]:
         """The outputs and gradients of a matrix of values, as a call gets them, in float64."""
         import torch
 
-        x: Any = values
-        is_array = isinstance(x, np.ndarray)
-        x = torch.from_numpy(np.ascontiguousarray(x)) if is_array else x
+        is_array = isinstance(values, np.ndarray)
+        x = torch.from_numpy(np.ascontiguousarray(values)) if is_array else values
         made = self.make(x.to(getattr(torch, fmt.name)), frozenset({"y", "grad"}))
         y, g = made["y"].double(), made["grad"].double()
         return (y.numpy(), g.numpy()) if is_array else (y, g)
 
-    def factors(self, values: Values, fmt: Format) -> tuple[Values, Values, Values]:
+    def factors(self, values: Array, fmt: Format) -> tuple[Array, Array, Array]:
         """p, the terms of the sum, and g: the answer is p (g - sum) or g - p sum."""
-        y, g = self.operands(values, fmt)
+        y, g = self.given(values, fmt)
         return (module_of(y).exp(y), g, g) if self.is_logarithm else (y, y * g, g)
 
     def answer(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
@@ -169,52 +158,41 @@ class _Backward:
             else:
                 high = p * (g - total)
                 off = _UNIT * (p * of_sum + 2 * p * np.abs(g - total))
-            high, low, relative = with_error(
-                np.where(ordinary, high, np.nan), np.zeros(high.shape), np.where(p > 0, off, 0.0)
-            )
-        return Reference(high, low, np.zeros(high.shape, dtype=np.int64), relative, 0.0)
+            return stated(np.where(ordinary, high, np.nan), np.where(p > 0, off, 0.0))
 
     def of_float64(self, values: Values, fmt: Format, oracle: Callable[..., Reference]) -> Reference:
         """From an oracle, for ordinary rows."""
-        y, g = self.operands(values, fmt)
+        y, g = self.given(values, fmt)
         ordinary = np.isfinite(values.max(axis=1, keepdims=True, initial=-np.inf))
-        if (
-            np.abs(np.where(ordinary & np.isfinite(y), y, 0.0)).max(initial=0.0) > LARGEST
-            or np.abs(g).max(initial=0.0) > LARGEST
-        ):
-            oracle = backward_ball
         hidden = np.isneginf(y) & ordinary
-        found = oracle(np.where(ordinary & ~hidden, y, 0.0), g, is_logarithm=self.is_logarithm)
-        high = np.where(ordinary, np.where(hidden, g, found.high), np.nan)
-        known = ~ordinary | hidden
+        y = np.where(ordinary & ~hidden, y, 0.0)
+        if max(np.abs(y[np.isfinite(y)]).max(initial=0.0), np.abs(g).max(initial=0.0)) > LARGEST:
+            oracle = backward_ball
+        found, known = oracle(y, g, is_logarithm=self.is_logarithm), ~ordinary | hidden
         return replace(
             found,
-            high=high,
+            high=np.where(ordinary, np.where(hidden, g, found.high), np.nan),
             low=np.where(known, 0.0, found.low),
             relative_error=np.where(known, 0.0, found.relative_error),
         )
 
-    def decimal(self, row: Values, column: int, fmt: Format, masked: FullyMasked) -> str:
-        return f"{self.prove(row[None], fmt, masked).high[0, column]:.17g}"
-
-    def scale(self, values: Values, _answers: Values, fmt: Format) -> Values:
+    def scale(self, values: Array, _answers: Array, fmt: Format) -> Array:
         p, terms, g = self.factors(values, fmt)
         sizes = abs(terms).sum(axis=1, keepdims=True)
-        found: Values = abs(g) + p * sizes if self.is_logarithm else p * (abs(g) + sizes)
-        return found
+        return abs(g) + p * sizes if self.is_logarithm else p * (abs(g) + sizes)
 
-    def bounds(self, values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
+    def bounds(self, values: Array, exact: Scaled, answers: Array, model: Model) -> Bounds:
         with quiet(values):
-            y, g = self.operands(values, exact.fmt)
+            y, g = self.given(values, exact.fmt)
             error = backward_error(y, g, exact.fmt, model, is_logarithm=self.is_logarithm)
         return bounds_of(error, answers, exact, model)
 
     def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:
         from softcheck.operations.torch_bounds import summing_error
 
-        p, terms, g = self.factors(x, fmt)  # type: ignore[arg-type]
+        p, terms, g = self.factors(x, fmt)
         total = terms.sum(axis=1, keepdims=True)
-        exact: Any = g - p * total if self.is_logarithm else p * (g - total)
+        exact = g - p * total if self.is_logarithm else p * (g - total)
         return Exact(exact, summing_error(x.shape[1]) * 2.0**fmt.precision)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
@@ -229,21 +207,16 @@ class _Backward:
 
 
 def _operation(name: str, unit: str, named: Named | None = None) -> Operation:
-    of_rows_ = _Backward(name, named or {})
-    matrix = ("rows", "columns")
-    return Operation(
+    of_rows_, matrix = _Backward(name, named or {}), ("rows", "columns")
+    return replace(
+        SOFTMAX,
         name=name,
         operands=(Operand("grad", matrix), Operand("y", matrix)),
         outputs=(Operand("dx", matrix),),
-        families=SOFTMAX.families,
         relations=(),
-        answer=of_rows_.answer,
-        prove=of_rows_.prove,
-        decimal=of_rows_.decimal,
-        bounds=of_rows_.bounds,
         rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
-        yardstick=of_rows_.yardstick,
-        by_torch=of_rows_.by_torch,
+        parameters={},
+        with_parameters=None,
         arguments=Arguments(
             words={
                 "grad grad_output grad_out grad_y dy do dout g gy output_grad grad_outputs": ("grad",),
@@ -253,10 +226,10 @@ def _operation(name: str, unit: str, named: Named | None = None) -> Operation:
             trial=lambda x, _names: x,
         ),
         with_named=lambda operation, named: _operation(operation.name, operation.scale_text, named),
-        scale=of_rows_.scale,
         scale_text=unit,
-        on_device=of_rows_.on_device,
+        gradient=None,
         subtracts_maximum=not of_rows_.is_logarithm,
+        **functions_of(of_rows_),
     )
 
 

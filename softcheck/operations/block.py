@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from oracles.formats import Bits, Format, Values, decode
 from oracles.reference import Reference, no_nan
-from softcheck.operations import order, special, sums, ulp, uncertainty
+from softcheck.operations import elements, ulp
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.operation import Operation
 
@@ -87,11 +87,11 @@ class Block:
         return ulp.scaled(self.reference, self.fmt, self.operation.least_scale(self.values, self.answer, self.fmt))
 
     @cached_property
-    def specials(self) -> special.Specials:
+    def specials(self) -> elements.Specials:
         """Classes of rows and elements."""
         per_row = not self.operation.answers_logits
         hides = self.operation.parts is not None and not per_row
-        found = special.specials(self.logits, self.output, self.reference.high, self.fmt, per_row=per_row, hides=hides)
+        found = elements.specials(self.logits, self.output, self.reference.high, self.fmt, per_row=per_row, hides=hides)
         if self.operation.undefined is None:
             return found
         undefined = self.operation.undefined(self.values, self.fmt)
@@ -168,7 +168,7 @@ class Block:
         deviations = np.full(len(self.logits), np.nan)
         rows = self.summed_rows
         summed = self.operation.probabilities(self.output if rows.all() else self.output[rows])
-        deviations[rows] = sums.sum_deviation(summed)
+        deviations[rows] = elements.sum_deviation(summed)
         return deviations
 
     @cached_property
@@ -177,7 +177,7 @@ class Block:
         return np.abs(self.sum_deviations) > self.bounds.sums
 
     @cached_property
-    def disorder(self) -> order.Disorder | None:
+    def disorder(self) -> elements.Disorder | None:
         """Order within the rows that hold an element over its bound; None if there are no such rows.
 
         The excess of other rows is -inf.
@@ -187,19 +187,19 @@ class Block:
             return None
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             absolute = self.bounds.elements[rows] * self.exact.ulp[rows]
-        found = order.disorder(self.logits[rows], self.output[rows], absolute, self.specials.bounded[rows])
+        found = elements.disorder(self.logits[rows], self.output[rows], absolute, self.specials.bounded[rows])
         excess = np.full(self.logits.shape, -np.inf)
         rival = np.zeros(self.logits.shape, dtype=np.int64)
         excess[rows], rival[rows] = found.excess, found.rival
-        return order.Disorder(excess, rival)
+        return elements.Disorder(excess, rival)
 
     def doubtful_rows(self) -> NDArray[np.int64]:
         """Rows of the matrix whose verdict or ULP figures the reference's uncertainty could change."""
-        sides = uncertainty.sides(self.logits, self.exact)
-        elements = uncertainty.verdicts(self.errors, self.bounds, self.exact, sides) & self.specials.bounded
-        elements |= uncertainty.figures(self.errors, self.output, self.exact, sides)
-        rows = elements.any(axis=1)
-        rows |= uncertainty.sums(self.sum_deviations, self.bounds, self.exact, sides)
+        sides = elements.sides(self.logits, self.exact)
+        doubtful = elements.doubtful_verdicts(self.errors, self.bounds, self.exact, sides) & self.specials.bounded
+        doubtful |= elements.doubtful_figures(self.errors, self.output, self.exact, sides)
+        rows = doubtful.any(axis=1)
+        rows |= elements.doubtful_sums(self.sum_deviations, self.bounds, self.exact, sides)
         return np.flatnonzero(rows.reshape(len(self.values), self.parts).any(axis=1))
 
     def with_reference(self, rows: NDArray[np.int64], better: Reference) -> "Block":
@@ -235,13 +235,7 @@ def joined(parts: Sequence[Reference]) -> Reference:
     return Reference(high, low, exponent, relative, max(one.absolute_error for one in parts), settled)
 
 
-def rows_of(reference: Reference, rows: slice) -> Reference:
-    """Returns the reference of some rows, without a copy."""
-    return Reference(
-        reference.high[rows],
-        reference.low[rows],
-        reference.exponent[rows],
-        reference.relative_error[rows],
-        reference.absolute_error,
-        reference.settled,
-    )
+def rows_of(reference: Reference, rows: "slice | NDArray[np.int64]") -> Reference:
+    """Returns the reference of some rows, of a slice without a copy."""
+    high, low, exponent = reference.high[rows], reference.low[rows], reference.exponent[rows]
+    return replace(reference, high=high, low=low, exponent=exponent, relative_error=reference.relative_error[rows])

@@ -5,24 +5,20 @@ A row of n columns is given as [queries, keys], whose product is n. The query i 
 is that of its row with -inf in the hidden places, whatever stands there, NaN and infinities included.
 """
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
 
+from oracles.arrays import Array, largest, module_of
 from oracles.formats import Format, Values
-from oracles.reference import FullyMasked, Reference
-from softcheck.errors import UsageError, near_matches
+from oracles.reference import Reference
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.block import reshaped
-from softcheck.operations.bounds import Bounds, Model
-from softcheck.operations.expression import like, module_of
+from softcheck.operations.bounds import like
 from softcheck.operations.gradient import GradientErrors, reshaped_errors
-from softcheck.operations.operation import Exact, Operation
-from softcheck.operations.ulp import Flags, Scaled
-
-if TYPE_CHECKING:
-    import torch
+from softcheck.operations.operation import Operation
+from softcheck.operations.options import Changed
+from softcheck.operations.ulp import Flags
 
 MOST_QUERIES = 512
 """Queries of the highest matrix that is made of a row, each of which is a program or more of its own."""
@@ -50,71 +46,46 @@ def visible(queries: int, keys: int, alignment: str) -> Flags:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Causal:
+class _Causal(Changed):
     """An operation behind a causal mask, as the functions of an operation."""
 
-    plain: Operation
-    alignment: str
-    queries: int
+    def __init__(self, plain: Operation, alignment: str, queries: int) -> None:
+        super().__init__(plain)
+        self.alignment, self.queries = alignment, queries
 
     def matrix(self, columns: int) -> tuple[int, int]:
         if not self.queries:
             return queries_and_keys(columns)
         return (self.queries, columns // self.queries) if columns and columns % self.queries == 0 else (1, columns)
 
-    def logits(self, values: Values, _fmt: Format | None = None) -> Values:
+    def logits(self, values: Array, _fmt: Format | None = None) -> Array:
         shape = self.matrix(values.shape[1])
         seen = like(values, visible(*shape, self.alignment))
-        found: Values = module_of(values).where(seen, values.reshape(len(values), *shape), -np.inf)
-        return found.reshape(-1, shape[1])
+        return module_of(values).where(seen, values.reshape(len(values), *shape), -np.inf).reshape(-1, shape[1])
 
-    def answer(self, values: Values, fmt: Format, fully_masked: FullyMasked) -> Reference:
-        return reshaped(self.plain.answer(self.logits(values), fmt, fully_masked), values.shape)
+    changed = logits
 
-    def prove(self, values: Values, fmt: Format, fully_masked: FullyMasked) -> Reference:
-        return reshaped(self.plain.prove(self.logits(values), fmt, fully_masked), values.shape)
+    def concluded(self, answer: Reference, values: Values) -> Reference:
+        return reshaped(answer, values.shape)
 
-    def decimal(self, row: Values, column: int, fmt: Format, fully_masked: FullyMasked) -> str:
-        keys = self.matrix(len(row))[1]
-        return self.plain.decimal(self.logits(row[None])[column // keys], column % keys, fmt, fully_masked)
-
-    def bounds(self, values: Values, exact: Scaled, answers: Values, model: Model) -> Bounds:
-        return self.plain.bounds(self.logits(values), exact, answers, model)
-
-    def scale(self, values: Values, answers: Values, fmt: Format) -> Values:
-        assert self.plain.scale is not None
-        return self.plain.scale(self.logits(values), answers, fmt)
-
-    def undefined(self, values: Values, fmt: Format) -> Flags:
-        assert self.plain.undefined is not None
-        lost = self.plain.undefined(self.logits(values), fmt).reshape(len(values), self.matrix(values.shape[1])[0])
-        found: Flags = lost.any(axis=1)  # type: ignore[assignment]
-        return found
-
-    def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:
-        assert self.plain.on_device is not None
-        return self.plain.on_device(self.logits(x.double()), fmt)  # type: ignore[arg-type]
-
-    def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
-        return self.plain.yardstick(self.logits(x)).view(x.shape)  # type: ignore[arg-type]
+    def undefined(self, values: Array, fmt: Format) -> Array:
+        lost = self._of.undefined(self.logits(values), fmt)
+        return lost.reshape(len(values), self.matrix(values.shape[1])[0]).any(axis=1)
 
     def gradient_errors(
         self, found: Values, grads: Values, values: Values, _answer: Reference, fmt: Format, arithmetic: Arithmetic
     ) -> GradientErrors:
         """Each query's gradient by itself. Nothing flows to hidden elements, and a query that sees no key is left out."""
-        assert self.plain.gradient is not None
         logits = self.logits(values)
         seen = np.tile(visible(*self.matrix(values.shape[1]), self.alignment), (len(values), 1))
-        blind = np.isneginf(logits).all(axis=1, keepdims=True)
+        blind: Array = np.isneginf(largest(logits))
         logits = np.where(blind, 0.0, logits)
         found, grads = (np.where(blind, 0.0, part.reshape(logits.shape)) for part in (found, grads))
-        answer = self.plain.prove(logits, fmt, "nan")
-        errors = self.plain.gradient.errors(found, grads, logits, answer, fmt, arithmetic)
-        of_hidden = np.where(found == 0, 0.0, np.inf)
+        answer = self.inner.prove(logits, fmt, "nan")
+        errors = self._of.gradient.errors(found, grads, logits, answer, fmt, arithmetic)
         kept = GradientErrors(
             np.where(seen, errors.exact, 0.0),
-            np.where(seen, errors.errors, of_hidden),
+            np.where(seen, errors.errors, np.where(found == 0, 0.0, np.inf)),
             np.where(seen, errors.limits, 0.0),
             errors.per_ulp,
         )
@@ -125,31 +96,17 @@ def masked_by_position(plain: Operation, alignment: str, queries: float = 0) -> 
     """Returns the operation with a causal mask, of rows that are matrices; ``plain`` itself without an alignment.
 
     ``queries`` is the number of queries of every matrix, 0 for one that the width gives. A row whose width it does not divide is one
-    query. Raises UsageError for another alignment than ``ALIGNMENTS``, and for a number of queries that is none.
+    query.
     """
-    if alignment and alignment not in ALIGNMENTS:
-        raise UsageError(f"causal is {alignment!r}; {near_matches(str(alignment), list(ALIGNMENTS))}")
-    if queries < 0 or queries != int(queries):
-        raise UsageError(f"queries is {queries:g}; expected a number of queries, or 0 for one that the width gives")
     if not alignment:
         return plain
-    masked = _Causal(plain, alignment, int(queries))
-    gradient = plain.gradient
-    return replace(
-        plain,
-        parameters={**plain.parameters, "causal": alignment, "queries": queries},
+    masked, gradient = _Causal(plain, alignment, int(queries)), plain.gradient
+    return masked.operation(
+        {"causal": alignment, "queries": queries},
         relations=(),
         matrix=masked.matrix,
         parts=masked.matrix,
         logits=masked.logits,
-        answer=masked.answer,
-        prove=masked.prove,
-        decimal=masked.decimal,
-        bounds=masked.bounds,
-        scale=None if plain.scale is None else masked.scale,
-        undefined=None if plain.undefined is None else masked.undefined,
-        yardstick=masked.yardstick,
         arguments=None,
-        gradient=None if gradient is None else replace(gradient, errors=masked.gradient_errors, second=None),
-        on_device=None if plain.on_device is None else masked.on_device,
+        gradient=gradient and replace(gradient, errors=masked.gradient_errors, second=None),
     )

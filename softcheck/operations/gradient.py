@@ -1,22 +1,31 @@
-"""The gradient of softmax, dx = y (g - sum_k y_k g_k), exactly, and the error that a right backward may make.
+"""The gradients of softmax, of its logarithm, and of one answer for each row, exactly, and the error that a right backward may make.
 
-Derived in docs/bounds.md, section 18. Errors are in units of ulp(scale), scale = y (|g| + sum_k y_k |g_k|), since the
-difference cancels.
+Softmax's is dx = y (g - sum_k y_k g_k), its logarithm's g - p sum_k g_k, and that of one answer g (a p - e), p the softmax and e what the
+operation subtracts. Derived in docs/bounds.md, sections 18, 20, 24 and 28. Errors are in ULPs of the terms' sizes, since the differences
+cancel.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from oracles import ball, double_double, float64
+from oracles.arrays import largest
 from oracles.formats import FLOAT64, Format, Values, widest
 from oracles.reference import Reference, no_nan
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.bounds import Bounds, Model, bounds, model
-from softcheck.operations.expression import error_of_rounding
-from softcheck.operations.ulp import Scaled, scaled
+from softcheck.operations.bounds import (
+    LARGEST_EXPONENT,
+    Bounds,
+    Model,
+    bounds,
+    error_of_rounding,
+    log_softmax_bounds,
+    model,
+)
+from softcheck.operations.ulp import Flags, Scaled, scaled
 
 if TYPE_CHECKING:
     import torch
@@ -84,9 +93,46 @@ def gradient_errors(
     probabilities = answer.values
     size = probabilities * (np.abs(grads) + (probabilities * np.abs(grads)).sum(axis=1, keepdims=True))
     forward = output_errors(bounds, logits, answer, fmt, arithmetic)
-    allowed = _allowed(probabilities, grads, logits, forward, fmt, arithmetic)
-    units = partial(in_units, allowed=allowed, size=size, logits=logits, fmt=fmt)
-    return compared(found, grads, probabilities, lambda: answer, _of_softmax, units, fmt)
+    judged = _Judged(found, grads, logits, size, _allowed(probabilities, grads, logits, forward, fmt, arithmetic), fmt)
+    return judged.compared(probabilities, lambda: answer, lambda y, g: y * (g - (y * g).sum()))
+
+
+def log_softmax_errors(
+    found: Values, grads: Values, logits: Values, answer: Reference, fmt: Format, arithmetic: Arithmetic
+) -> GradientErrors:
+    """Returns the errors of a gradient g - p sum g, as ``gradient_errors`` does.
+
+    Derived in docs/bounds.md, section 20. ``answer`` is the exact log-softmax of ``logits``.
+    """
+    probabilities = np.exp(answer.values)
+    inner, narrow, total = computed_in(arithmetic, fmt)
+    each = ROUNDINGS * narrow.unit_roundoff
+    off = _of_powers(probabilities, logits, answer, fmt, arithmetic, each)
+    sums = np.abs(grads).sum(axis=1, keepdims=True)
+    of_sum = (each + logits.shape[1] * total.unit_roundoff) * sums
+    size = np.abs(grads) + probabilities * sums
+    allowed = off * sums + (probabilities + off) * of_sum + each * (size + off * sums)
+    allowed += ROUNDINGS * max(inner.least_normal, narrow.least_subnormal) * (1 + sums)
+    judged = _Judged(found, grads, logits, size, allowed, fmt)
+    return judged.compared(probabilities, lambda: ball.softmax(logits), lambda y, g: g - y * g.sum())
+
+
+def _of_powers(
+    p: Values,
+    logits: Values,
+    answer: Reference,
+    fmt: Format,
+    arithmetic: Arithmetic,
+    each: float,
+    *more: Values,
+) -> Values:
+    """Largest errors of a backward's e^y, from its ``answer`` y, the log-softmax, or of its own softmax, which is off by less.
+
+    ``more`` are what y is off by beside that, and ``each`` what roundings leave of one.
+    """
+    of_output = output_errors(log_softmax_bounds, logits, answer, fmt, arithmetic, np.ones(logits.shape))
+    found: Values = p * np.expm1(np.minimum(sum(more, of_output), LARGEST_EXPONENT)) + each * p
+    return found
 
 
 def reshaped_errors(errors: GradientErrors, shape: tuple[int, ...]) -> GradientErrors:
@@ -95,64 +141,58 @@ def reshaped_errors(errors: GradientErrors, shape: tuple[int, ...]) -> GradientE
     return GradientErrors(*(part.reshape(shape) for part in parts))
 
 
-def in_units(
-    exact: Values, differences: Values, allowed: Values, size: Values, logits: Values, fmt: Format
-) -> GradientErrors:
-    """Returns errors and limits in ulp(size), from what is allowed before the gradient is rounded to its format."""
-    allowed = allowed + (fmt.unit_roundoff * (np.abs(exact) + allowed) + fmt.least_subnormal / 2)
-    # A graph of single operations also sends the sum of all gradients through the maximum. Exactly, that sum is 0.
-    at_peak = logits == logits.max(axis=1, keepdims=True)
-    allowed += np.where(at_peak, 2.0 * allowed.sum(axis=1, keepdims=True), 0.0)
-    _, exponent = np.frexp(size)
-    per_ulp = np.ldexp(1.0, fmt.precision - np.maximum(exponent - 1, fmt.min_exponent) - 1)
-    with np.errstate(over="ignore"):
-        return GradientErrors(exact, differences * per_ulp, allowed * per_ulp, per_ulp)
-
-
-def softmax_size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
-    """The scale p (|g| + sum_k p_k |g_k|)."""
-    return p * _with_mean(p, g)
-
-
-def softmax_second(p: "torch.Tensor", g: "torch.Tensor", w: "torch.Tensor") -> "torch.Tensor":
-    """The size of the terms of the gradient of sum w dx."""
-    return 4 * p * _with_mean(p, g) * _with_mean(p, w)
-
-
 def _with_mean(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
     return g.abs() + (p * g.abs()).sum(dim=1, keepdim=True)
 
 
-def _of_softmax(y: "NDArray[Any]", g: "NDArray[Any]") -> "NDArray[Any]":
-    gradient: NDArray[Any] = y * (g - (y * g).sum())
-    return gradient
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A gradient for the rows of ``grads``, beside the scale of its unit and what is allowed before it is rounded to its format."""
 
+    found: Values
+    grads: Values
+    logits: Values
+    size: Values
+    allowed: Values
+    fmt: Format
 
-def compared(
-    found: Values,
-    grads: Values,
-    probabilities: Values,
-    proof: "Callable[[], Reference]",
-    formula: "Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]",
-    units: Callable[[Values, Values], GradientErrors],
-    fmt: Format,
-) -> GradientErrors:
-    """Returns what ``units`` makes of the exact gradient and the distances from it.
+    def in_units(self, exact: Values, differences: Values) -> GradientErrors:
+        """Returns distances from the exact gradient and limits in ulp(size)."""
+        allowed, fmt = self.allowed, self.fmt
+        allowed = allowed + (fmt.unit_roundoff * (np.abs(exact) + allowed) + fmt.least_subnormal / 2)
+        # A graph of single operations also sends the sum of all gradients through the maximum. Exactly, that sum is 0.
+        at_peak = self.logits == self.logits.max(axis=1, keepdims=True)
+        allowed += np.where(at_peak, 2.0 * allowed.sum(axis=1, keepdims=True), 0.0)
+        _, exponent = np.frexp(self.size)
+        per_ulp = np.ldexp(1.0, fmt.precision - np.maximum(exponent - 1, fmt.min_exponent) - 1)
+        with np.errstate(over="ignore"):
+            return GradientErrors(exact, differences * per_ulp, allowed * per_ulp, per_ulp)
 
-    ``formula`` gives a row's gradient from its softmax and its row of ``grads``. Both are taken in float64 first: in
-    narrower formats its own error is far below each limit. Rows that this leaves in doubt, and all rows of float64, are
-    computed from the ``proof`` in rational numbers, and rounded once.
-    """
-    with np.errstate(all="ignore"):
-        exact = np.array([formula(*row) for row in zip(probabilities, grads, strict=True)]).reshape(found.shape)
-        differences = np.abs(found - exact)
-    differences[np.isnan(differences)] = np.inf
-    judged = units(exact, differences)
-    rows = np.arange(len(found)) if fmt == FLOAT64 else judged.doubtful
-    if not rows.size:
-        return judged
-    exact[rows], differences[rows] = _rationally(found[rows], grads[rows], proof(), rows, formula)
-    return units(exact, differences)
+    def compared(
+        self,
+        probabilities: Values,
+        proof: "Callable[[], Reference]",
+        formula: "Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]",
+    ) -> GradientErrors:
+        """Returns the errors beside the exact gradient.
+
+        ``formula`` gives a row's gradient from its softmax and its row of ``grads``. Both are taken in float64 first: in
+        narrower formats its own error is far below each limit. Rows that this leaves in doubt, and all rows of float64, are
+        computed from the ``proof`` in rational numbers, and rounded once.
+        """
+        found = self.found
+        with np.errstate(all="ignore"):
+            exact = np.array([formula(*row) for row in zip(probabilities, self.grads, strict=True)]).reshape(
+                found.shape
+            )
+            differences = np.abs(found - exact)
+        differences[np.isnan(differences)] = np.inf
+        judged = self.in_units(exact, differences)
+        rows = np.arange(len(found)) if self.fmt == FLOAT64 else judged.doubtful
+        if not rows.size:
+            return judged
+        exact[rows], differences[rows] = _rationally(found[rows], self.grads[rows], proof(), rows, formula)
+        return self.in_units(exact, differences)
 
 
 def _rationally(
@@ -193,12 +233,10 @@ def output_errors(
     answer: Reference,
     fmt: Format,
     arithmetic: Arithmetic,
-    scale: Callable[[Values, Values, Format], Values] | None = None,
+    least: Values | None = None,
 ) -> Values:
-    """Returns the largest absolute error of the outputs by an operation's bound; a masked one is exact."""
-    exact = scaled(
-        answer, fmt, None if scale is None else np.broadcast_to(scale(logits, answer.values, fmt), logits.shape)
-    )
+    """Returns the largest absolute error of the outputs by an operation's bound, in ULPs of ``least`` at least; a masked one is exact."""
+    exact = scaled(answer, fmt, least)
     limits = bound(logits, exact, answer.values, model(arithmetic, fmt))
     either = limits.elements if limits.below is None else np.maximum(limits.elements, limits.below)
     return np.where(np.isneginf(logits), 0.0, np.ldexp(either, exact.quantum))
@@ -231,3 +269,114 @@ def _allowed(
     of_products = product + y * product.sum(axis=1, keepdims=True)
     allowed: Values = forward * (size + sums) + y * of_mean + gamma * y * (size + sums) + underflow + of_products
     return allowed
+
+
+class RowTerms(NamedTuple):
+    """The terms of the gradient g slope (factor p - less) of one answer for each row."""
+
+    logits: Values
+    """The logits whose softmax p is, [rows, columns]."""
+    less: Values
+    """The subtrahend, [rows, columns]."""
+    counts: Flags
+    """Rows that have a gradient, [rows, 1]."""
+    factor: Values
+    """The number by which p is multiplied, [rows, 1]."""
+    factor_size: Values
+    """The sum of the factor's terms' sizes."""
+    factor_error: Values
+    """The factor's own error beside roundings."""
+    slope: Values
+    """The derivative of the logits by the scaled inputs, [rows, columns] or [1, 1]."""
+    logit_error: Values
+    """The largest error of the logits themselves, [rows, columns] or [rows, 1]."""
+    scale: float = 1.0
+    """The factor of the inputs."""
+
+
+def plain_terms(values: Values) -> RowTerms:
+    """The terms of a gradient that is g p."""
+    ones = np.ones((len(values), 1))
+    return RowTerms(values, np.zeros_like(values), ones > 0, ones, ones, 0 * ones, np.ones((1, 1)), 0 * ones)
+
+
+def of_rows(
+    terms_of: Callable[[Values, Model], RowTerms],
+    scale: str,
+    *,
+    is_rounded: bool = False,
+    keeps_answer: bool = False,
+    has_second: bool = True,
+) -> Gradient:
+    """Judges the gradients of an operation with such terms; ``scale`` are words for the unit's scale.
+
+    ``is_rounded`` says that what is subtracted, or the gradient for 1, may be rounded to the inputs' format first, as a graph of
+    single operations does. ``keeps_answer`` says that the answer is the log-sum-exp, whose rounding to the format a backward that
+    takes it from there is given. ``has_second`` says that the second derivative has the terms of g (p - e). An operation of whole matrices has more
+    rows of logits than answers, as many for each. Nothing is demanded of the gradient of an answer that is to be NaN.
+    """
+
+    def errors(
+        found: Values, grads: Values, logits: Values, answer: Reference, fmt: Format, arithmetic: Arithmetic
+    ) -> GradientErrors:
+        terms = terms_of(logits, model(arithmetic, fmt))
+        p_of, less = terms.logits, terms.less
+        shape = found.shape
+        found, grads = found.reshape(p_of.shape), np.repeat(grads, len(p_of) // len(grads), axis=0)
+        of_row = np.where(terms.counts, grads * terms.scale, 0.0)
+
+        def formula(p: "NDArray[Any]", g: "NDArray[Any]") -> "NDArray[Any]":
+            # The first two hold the row's own gradient and factor, the others what is subtracted, and the slopes.
+            gradient: NDArray[Any] = g[0] * (g[1] * p - g[2 : 2 + len(p)]) * g[2 + len(p) :]
+            return gradient
+
+        given = np.hstack([of_row, terms.factor, less, np.broadcast_to(terms.slope, less.shape)])
+        oracle = double_double if fmt == FLOAT64 else float64
+        logarithms = oracle.log_softmax(p_of)
+        p = np.exp(logarithms.values)
+        inner, narrow, _ = computed_in(arithmetic, fmt)
+        each = ROUNDINGS * narrow.unit_roundoff
+        # A backward may take e^(x - lse) with the log-sum-exp as one rounded number too, as published kernels do.
+        lse = np.abs(largest(p_of) - largest(logarithms.values))
+        of_lse = (2 * narrow.unit_roundoff + keeps_answer * fmt.unit_roundoff) * lse
+        of_lse = np.where(np.isfinite(of_lse), of_lse, 0.0)
+        off = _of_powers(p, p_of, logarithms, fmt, arithmetic, each, of_lse, 2 * terms.logit_error)
+        size = np.abs(of_row) * (terms.factor_size * p + less)
+        allowed = np.abs(of_row) * (terms.factor_size * off + terms.factor_error * p) + each * size
+        least = max(inner.least_normal, narrow.least_subnormal)
+        allowed += ROUNDINGS * least * (1 + np.abs(of_row) * terms.factor_size)
+        if terms.slope.size > 1:
+            # 1 - tanh^2 of a tanh that is off by 20 rho.
+            allowed = allowed + 3 * each * size
+        if is_rounded:
+            # Each of the subtracted terms may lose half a subnormal, and a backward multiplies p by their sum.
+            terms_lost = 1 + p * np.count_nonzero(less, axis=1, keepdims=True) / 2
+            allowed += 4 * fmt.unit_roundoff * size + np.maximum(np.abs(of_row), 1) * fmt.least_subnormal * terms_lost
+        compared = _Judged(found, given, p_of, size, allowed, fmt).compared
+        judged = compared(p, lambda: ball.softmax(p_of), formula)
+        # An answer of NaN, as of a target that is no column, has no gradient that anyone promises.
+        has_none = np.repeat(np.isnan(answer.high), len(p_of) // len(answer.high), axis=0)
+        free = {"errors": np.where(has_none, 0.0, judged.errors), "limits": np.where(has_none, np.inf, judged.limits)}
+        return reshaped_errors(replace(judged, **free), shape)
+
+    def size(p: "torch.Tensor", g: "torch.Tensor") -> "torch.Tensor":
+        return g.abs() * (p + 1)
+
+    def second(p: "torch.Tensor", g: "torch.Tensor", w: "torch.Tensor") -> "torch.Tensor":
+        return 4 * g.abs() * p * (w.abs() + (p * w.abs()).sum(dim=1, keepdim=True))
+
+    return Gradient(errors=errors, scale=scale, size=size, second=second if has_second else None)
+
+
+OF_SOFTMAX = Gradient(
+    errors=gradient_errors,
+    scale="y (|g| + sum y |g|)",
+    size=lambda p, g: p * _with_mean(p, g),
+    second=lambda p, g, w: 4 * p * _with_mean(p, g) * _with_mean(p, w),
+)
+OF_LOG_SOFTMAX = Gradient(
+    errors=log_softmax_errors,
+    scale="|g| + p sum |g|",
+    size=lambda p, g: g.abs() + p * g.abs().sum(dim=1, keepdim=True),
+    second=lambda p, g, w: 4 * p * _with_mean(p, w) * g.abs().sum(dim=1, keepdim=True),
+)

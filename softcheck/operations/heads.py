@@ -7,8 +7,8 @@ that are added to the scores, from the row's bits.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -269,8 +269,19 @@ class Attending:
         makers["sinks"] = lambda: torch.full((split(len(rows))[1] * self.groups,), self.sink, device=x.device)
         return {name: maker() for name, maker in makers.items() if name in names}
 
+    def tiles(self, x: "torch.Tensor", scores: int) -> Iterator[Heads]:
+        """The heads of a matrix as the oracles take them, of some queries at a time, with so many scores: what is not seen is finite."""
+        import torch
+
+        q, k, v = (part.to(torch.float64) for part in self.operands(x))
+        k, v = (part.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0) for part in (k, v))
+        step = max(1, scores // max(1, x.numel()))
+        for part in torch.split(torch.arange(q.shape[1], device=x.device), step):
+            bias = self.bias(x, part).to(torch.float64) if self.biased else None
+            yield Heads(q[:, part], k, v, self.visible(x, part), self.scale, self.softcap, self.sink, bias)
+
     def heads(self, values: Values, fmt: Format) -> Heads:
-        """The heads of rows of a matrix as the oracles take them: what is not seen is finite."""
+        """The heads of rows of a matrix as the oracles take them."""
         return _heads(np.ascontiguousarray(values).tobytes(), values.shape, fmt.name, self)
 
 
@@ -322,17 +333,6 @@ def _heads(values: bytes, shape: tuple[int, int], dtype: str, attending: Attendi
     import torch
 
     matrix = torch.frombuffer(bytearray(values), dtype=torch.float64).reshape(shape) if values else torch.empty(shape)
-    x = matrix.to(getattr(torch, dtype))
-    q, k, v = (part.to(torch.float64).numpy() for part in attending.operands(x))
-    bias = attending.bias(x, torch.arange(q.shape[1])).to(torch.float64).numpy() if attending.biased else None
-    visible = attending.visible(x, torch.arange(q.shape[1])).numpy()
-    return Heads(
-        q,
-        np.nan_to_num(k, nan=0.0, posinf=0.0, neginf=0.0),
-        np.nan_to_num(v, nan=0.0, posinf=0.0, neginf=0.0),
-        visible,
-        attending.scale,
-        attending.softcap,
-        attending.sink,
-        bias,
-    )
+    (found,) = attending.tiles(matrix.to(getattr(torch, dtype)), 1 << 62)
+    names = ("q", "k", "v", "visible", *(["bias"] if attending.biased else []))
+    return replace(found, **{name: getattr(found, name).numpy() for name in names})

@@ -72,7 +72,7 @@ def _make(x: "torch.Tensor", names: frozenset[str], *, adds: bool, named: Named 
     return {**{name: masks[name]() for name in asked}, "x": seen}
 
 
-def _trial(x: "torch.Tensor", names: frozenset[str]) -> "torch.Tensor":
+def trial(x: "torch.Tensor", names: frozenset[str]) -> "torch.Tensor":
     """Hides every third column, another one in each row."""
     import torch
 
@@ -90,7 +90,7 @@ MASKING = Arguments(
         "bias attn_bias additive_mask": ("bias", "mask", "keep", "None"),
     },
     make=partial(_make, adds=True),
-    trial=_trial,
+    trial=trial,
     operands=(
         Operand("mask", ("rows", "columns"), 1),
         Operand("keep", ("rows", "columns"), 1),

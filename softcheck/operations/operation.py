@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -103,8 +103,8 @@ class Exact(NamedTuple):
     """
 
     values: "torch.Tensor"
-    uncertainty: float
-    """The largest error of a value in ULPs, where it counts: at most half an ULP's 2^-10th."""
+    uncertainty: "float | torch.Tensor"
+    """The largest error of a value in ULPs, where it counts; of any size where each row has its own, [rows]."""
 
 
 class Limits(NamedTuple):
@@ -161,8 +161,6 @@ class Operation:
     """
     prove: Callable[[Values, Format, FullyMasked], Reference]
     """Returns the Arb oracle's answer: proven enclosures, for rows that the everyday oracle's own error could decide."""
-    decimal: Callable[[Values, int, Format, FullyMasked], str]
-    """Returns one exact element of a row in decimal, from the row's values, the element's column, and the inputs' format."""
     bounds: Callable[[Values, Scaled, Values, Model], Bounds]
     """Returns the errors that an arithmetic allows; takes the inputs' values, the exact answer in units of its ULP, the
     exact answer rounded to float64, and the arithmetic's constants."""
@@ -225,7 +223,14 @@ class Operation:
     """Returns exact values where a tensor lies, from the tensor and the output's format. Functions of the operation then take tensors for
     values too. Without it there is no search for the worst row."""
     limits: "Callable[[torch.Tensor, Format, Model], Limits] | None" = None
-    """Returns limits too, for an operation whose other functions take arrays alone, and that has no ``on_device``."""
+    """Returns limits too, in place of ``on_device``, for an operation that takes parts of a row at a time."""
+    range_of: "Callable[[Values, Format, Model], tuple[Values, Values]] | None" = None
+    """Returns the least and the largest value of each output, for the rule ``WITHIN_ITS_VALUES``; None for an operation without it."""
+
+    def decimal(self, row: Values, column: int, fmt: Format, fully_masked: FullyMasked) -> str:
+        """Returns one exact element of a row in decimal, from the row's values, the element's column, and the inputs' format."""
+        proven = self.prove(row[None], fmt, fully_masked)
+        return proven.decimal(0, min(column, proven.high.shape[1] - 1), 20)
 
     def naming(self, named: Named) -> "Operation":
         """Returns the operation for the operands that a case names."""
@@ -323,3 +328,9 @@ class Operation:
             **sizes,
         }
         return sum(math.prod(known[dim] for dim in each.dims) * (each.itemsize or itemsize) for each in moved)
+
+
+def functions_of(of: object, plain: Operation | None = None) -> dict[str, Any]:
+    """Returns the functions of an operation that an object has as methods; those alone that the operation ``plain`` has, if it is given."""
+    names = (each.name for each in fields(Operation) if callable(getattr(of, each.name, None)))
+    return {name: getattr(of, name) for name in names if plain is None or getattr(plain, name) is not None}

@@ -1,23 +1,71 @@
 """Names of the operations, and their modules. A declaration names the operation that its variant computes."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
+from typing import Any
 
+from oracles.formats import FLOAT32
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.operation import Operation, Parameter, value_in_words
 
 OPERATIONS: dict[str, str] = {
     "softmax": "softcheck.operations.softmax:SOFTMAX",
-    "log_softmax": "softcheck.operations.log_softmax:LOG_SOFTMAX",
-    "logsumexp": "softcheck.operations.logsumexp:LOGSUMEXP",
+    "log_softmax": "softcheck.operations.softmax:LOG_SOFTMAX",
+    "logsumexp": "softcheck.operations.softmax:LOGSUMEXP",
     "cross_entropy": "softcheck.operations.cross_entropy:CROSS_ENTROPY",
     "softmax_backward": "softcheck.operations.backward:SOFTMAX_BACKWARD",
     "log_softmax_backward": "softcheck.operations.backward:LOG_SOFTMAX_BACKWARD",
     "attention": "softcheck.operations.attention:ATTENTION",
-    "attention_logsumexp": "softcheck.operations.attention_logsumexp:ATTENTION_LOGSUMEXP",
+    "attention_logsumexp": "softcheck.operations.attention:ATTENTION_LOGSUMEXP",
 }
 """Module and name of each operation."""
+
+
+def _whole(least: int) -> tuple[Callable[[Any], bool], str]:
+    return lambda value: float(value).is_integer() and value >= least, f"an integer of at least {least}"
+
+
+_NUMBERS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "scale": (lambda value: 0 < value < math.inf, "a number above 0, such as 0.125, or 1 / temperature"),
+    "softcap": (lambda value: 0 <= value < math.inf, "a number above 0, such as 30, or 0 for none"),
+    "base": (lambda value: value in (2, math.e), "2, or no base for natural logarithms"),
+    "ignore_index": (
+        lambda value: value == -math.inf or float(value).is_integer(),
+        "an integer, such as -100, or a column that stands for padding",
+    ),
+    "label_smoothing": (lambda value: 0 <= value < 1, "at least 0 and less than 1"),
+    "z_loss": (lambda value: 0 <= value <= 1, "a factor of the squared log-sum-exp from 0 to 1, such as 1e-4"),
+    "sink": (
+        lambda value: value == -math.inf or abs(value) <= FLOAT32.max,
+        "a number that float32 holds, or -inf for none",
+    ),
+    **dict.fromkeys(
+        ("weight", "head", "gradient_in_place"), (lambda value: value in (0, 1), "1 if the function has it, else 0")
+    ),
+    **dict.fromkeys(("value_dim", "window"), _whole(0)),
+    "queries": (_whole(0)[0], "a number of queries, or 0 for one that the width gives"),
+    **dict.fromkeys(("head_dim", "groups"), _whole(1)),
+}
+"""The values of a parameter that are judged, and words for them."""
+
+_WORDS: dict[str, tuple[str, ...]] = {
+    "causal": ("", "top-left", "bottom-right"),
+    "reduction": ("none", "mean", "sum"),
+    "invalid_target": ("", "nan", "zero", "undefined"),
+    "no_keys": ("-inf", "inf", "zero"),
+}
+"""The words that a parameter may be."""
+
+
+def _check_value(name: str, value: Parameter) -> None:
+    """Raises UsageError for a parameter's value that is not judged."""
+    if isinstance(value, str):
+        if value not in (known := _WORDS.get(name, (value,))):
+            raise UsageError(f"{name} is {value!r}; {near_matches(value, [word for word in known if word])}")
+    elif name in _NUMBERS and not _NUMBERS[name][0](value):
+        raise UsageError(f"{name} is {value_in_words(value)}; expected {_NUMBERS[name][1]}")
 
 
 def check_name(name: str) -> None:
@@ -53,4 +101,5 @@ def _loaded(place: str, parameters: tuple[tuple[str, Parameter], ...]) -> Operat
         if isinstance(usual, str) is not isinstance(value, str):
             expected = "a word" if isinstance(usual, str) else f"a number, as {usual:g}"
             raise UsageError(f"{given} is {value_in_words(value)!r}; expected {expected}")
+        _check_value(given, value)
     return found if not parameters or found.with_parameters is None else found.with_parameters(**dict(parameters))

@@ -161,6 +161,36 @@ ZERO_WHERE_MASKED = ElementRule(
 )
 ORDERED = ElementRule(FindingKind.ORDER_VIOLATION, _disordered, _excess, _order)
 """A larger logit gets no smaller probability, beyond what the bounds allow."""
+
+
+def _no_keys(judged: "Block", row: int, column: int) -> str:
+    return f"output {number(float(judged.output[row, column]))}, expected exactly 0: the query sees no key"
+
+
+NOTHING_SEEN = replace(ZERO_WHERE_MASKED, describe=_no_keys)
+"""A query that sees no key gives 0 where that is declared."""
+
+
+def _outside(judged: "Block") -> Values:
+    """By how much outputs lie outside of the values of their query's keys, beyond what rounding allows; at most 0 inside."""
+    assert judged.operation.range_of is not None
+    least, most = judged.operation.range_of(judged.values, judged.fmt, judged.model)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.maximum(least - judged.output, judged.output - most)
+
+
+def _beyond_values(judged: "Block", row: int, column: int) -> str:
+    by, output = float(_outside(judged)[row, column]), number(float(judged.output[row, column]))
+    return f"output {output} lies outside of all values that its query sees, by {by:.6g} more than rounding allows"
+
+
+WITHIN_ITS_VALUES = ElementRule(
+    FindingKind.OUT_OF_RANGE,
+    lambda judged: (_outside(judged) > 0) & judged.specials.bounded,
+    _outside,
+    _beyond_values,
+)
+"""A mean of values lies among them (``Operation.range_of``)."""
 SUMS_TO_ONE = RowRule(FindingKind.SUM_VIOLATION, lambda judged: judged.sum_violations, _share_of_sum, sum_words)
 POWERS_SUM_TO_ONE = replace(SUMS_TO_ONE, describe=partial(sum_words, summed="the sum of e^y over the outputs y"))
 """The same of ``Operation.probabilities``, the exponentials of outputs that are logarithms."""

@@ -1,20 +1,43 @@
-"""Targets of a cross-entropy as an argument of its call: a column of each row, chosen by the row's own bits."""
+"""Arguments of a cross-entropy: targets, a column of each row by the row's own bits, and class weights, one number for each column, and the rows of a mean."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from oracles.arrays import Array, module_of
 from oracles.formats import Values
-from softcheck.operations import weights
-from softcheck.operations.drawn import finite, of_rows
-from softcheck.operations.expression import module_of
+from softcheck.operations.drawn import finite, of_columns, of_rows
 from softcheck.operations.operation import Arguments, Named, Operand, of_matrix
 
 if TYPE_CHECKING:
     import torch
+
+
+_ROWS = (64, 32, 16, 13, 12, 11, 8, 7, 6, 5, 4, 3, 2)
+
+_rows: list[int] = []
+"""The number of rows that is asked for, if any."""
+
+
+@contextmanager
+def in_rows(rows: int) -> Iterator[None]:
+    """Makes matrices of so many rows of each row whose columns can be cut so."""
+    _rows.append(rows)
+    try:
+        yield
+    finally:
+        _rows.pop()
+
+
+def batch_of(columns: int) -> tuple[int, int]:
+    """The matrix that is made of a row of so many columns: the most rows of at least as many columns, unless ``in_rows`` asks for others."""
+    if _rows and columns % _rows[-1] == 0:
+        return _rows[-1], columns // _rows[-1]
+    rows = next((rows for rows in _ROWS if columns % rows == 0 and columns // rows >= rows), 1)
+    return rows, columns // rows
 
 
 def of_tensor(x: "torch.Tensor", ignore_index: float | None) -> "torch.Tensor":
@@ -47,17 +70,33 @@ def of_tensor(x: "torch.Tensor", ignore_index: float | None) -> "torch.Tensor":
     return place
 
 
-def of_values(values: Values, ignore_index: float | None) -> NDArray[np.int64]:
-    """The same targets, for a matrix's values in float64."""
+LARGEST_WEIGHT = 4.0
+
+
+def weights_of(x: "torch.Tensor") -> "torch.Tensor":
+    """The class weights of a matrix's columns, in its dtype and exact in every one, [columns].
+
+    They are multiples of 1/16 up to ``LARGEST_WEIGHT``, drawn from the column's number; one of sixteen is 0. A column keeps its weight in a
+    narrower matrix. Between the weights of a matrix that is not packed lie others.
+    """
     import torch
 
-    found: NDArray[np.int64] = of_tensor(torch.from_numpy(np.ascontiguousarray(values)), ignore_index).numpy()
-    return found
+    bits = of_columns(x.shape[1], x.device)
+    sixteenths = torch.where(((bits >> 20) & 15) == 0, 0, 1 + ((bits >> 8) & 63))
+    found = (sixteenths.to(torch.float64) / 16).to(x.dtype)
+    return found if x.is_contiguous() else torch.stack([found, found + 1], dim=1)[:, 0]
+
+
+def weights_in_float64(columns: int) -> Values:
+    """The same weights in float64, [columns]."""
+    import torch
+
+    found: Values = weights_of(torch.zeros(1, columns, dtype=torch.float64)).numpy()
+    return np.ascontiguousarray(found)
 
 
 UNTRIED = "undefined"
-INVALID = ("", "nan", "zero", UNTRIED)
-"""Losses that a cross-entropy may promise for targets that are no columns: none, NaN, 0, or none and there is never such a target."""
+"""The promise that there is never a target that is no column, in place of a loss for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +125,24 @@ class Targets:
         wrong = torch.tensor([-1, columns, -columns - 1, columns + 1000, 2**32], device=x.device)
         return torch.where(((drawn >> 15) & 15) == 0, wrong[(drawn >> 20) % len(wrong)], found)
 
-    def of_values(self, values: Values) -> NDArray[np.int64]:
+    def of_values(self, values: Array) -> Array:
         """The same targets, for a matrix's values in float64, an array or a tensor."""
         import torch
 
-        given: Any = values
-        if isinstance(given, np.ndarray):
-            return self.of_values(torch.from_numpy(np.ascontiguousarray(given))).numpy()  # type: ignore[no-any-return, arg-type, attr-defined]
-        found: Any = self.of_tensor(given)
-        return found  # type: ignore[no-any-return]
+        if isinstance(values, np.ndarray):
+            return self.of_tensor(torch.from_numpy(np.ascontiguousarray(values))).numpy()
+        return self.of_tensor(values)
 
     def left_out(self, index: Any, columns: int) -> Any:
         """True, in an array or a tensor, for targets that are no columns, or that are to be ignored though they are columns."""
         found = (index < 0) | (index >= columns)
         return found if self.ignored is None else found | (index == self.ignored)
 
-    def loss_without(self, index: NDArray[np.int64]) -> Values | float:
+    def loss_without(self, index: Array) -> Array | float:
         """The losses of rows whose target is left out: 0 if it is to be ignored, else as promised."""
         if self.invalid != "nan":
             return 0.0
-        if self.ignored is None:
-            return np.nan
-        found: Values = module_of(index).where(index != self.ignored, np.nan, 0.0)
-        return found
+        return np.nan if self.ignored is None else module_of(index).where(index != self.ignored, np.nan, 0.0)
 
     def arguments(self, *, with_weights: bool) -> Arguments:
         """The arguments of a cross-entropy with these targets."""
@@ -116,7 +150,7 @@ class Targets:
         def make(x: "torch.Tensor", names: frozenset[str]) -> Mapping[str, Any]:
             import torch
 
-            made: dict[str, torch.Tensor] = {"weight": weights.of_tensor(x)} if "weight" in names else {}
+            made: dict[str, torch.Tensor] = {"weight": weights_of(x)} if "weight" in names else {}
             if "head" in names:
                 made["head"] = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
             if "target" in names:

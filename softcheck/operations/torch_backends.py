@@ -58,9 +58,7 @@ def yardstick(attending: Attending, x: torch.Tensor) -> torch.Tensor:
         # Without a mask a hidden key is -inf itself.
         given = _given(attending, x, has_mask=attending.masked or attending.biased)
         return by_torch(attending, given).reshape(len(x), -1)
-    q, k, v, mask = of_call(attending, _given(attending, x))
-    q, k, v = (part.to(torch.promote_types(part.dtype, torch.float32)) for part in (q, k, v))
-    return by_single_operations(attending, q, k, v, mask).to(x.dtype).reshape(len(x), -1)
+    return single(attending, _given(attending, x), torch.float32).reshape(len(x), -1)
 
 
 def plain(attending: Attending, x: torch.Tensor) -> torch.Tensor:
@@ -68,18 +66,18 @@ def plain(attending: Attending, x: torch.Tensor) -> torch.Tensor:
 
     flash-attention's tests compare with such an attention. It is 0 where a query sees no key.
     """
-    q, k, v, mask = of_call(attending, _given(attending, x))
+    given = _given(attending, x)
+    *_, mask = of_call(attending, given)
     keep = mask != float("-inf") if attending.biased else mask
-    y = by_single_operations(attending, q, k, v, mask)
-    return y.masked_fill(~keep.any(dim=-1, keepdim=True), 0.0).reshape(len(x), -1)
+    return single(attending, given).masked_fill(~keep.any(dim=-1, keepdim=True), 0.0).reshape(len(x), -1)
 
 
-def by_single_operations(
-    attending: Attending, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor
-) -> torch.Tensor:
-    """Returns scores, softmax and product, each rounded to the operands' dtype; the mask is True where a query sees a key, or a bias."""
-    weights = torch.softmax(_scores(attending, q, k, mask), dim=-1)[..., :-1]
-    return torch.matmul(weights, v.repeat_interleave(attending.groups, dim=1))
+def single(attending: Attending, given: Mapping[str, Any], least: torch.dtype | None = None) -> torch.Tensor:
+    """Returns scores, softmax and product, each rounded to the operands' dtype or the wider one of it and ``least``."""
+    q, k, v, mask = of_call(attending, given)
+    wide = q.dtype if least is None else torch.promote_types(q.dtype, least)
+    weights = torch.softmax(_scores(attending, q.to(wide), k.to(wide), mask), dim=-1)[..., :-1]
+    return torch.matmul(weights, v.to(wide).repeat_interleave(attending.groups, dim=1)).to(q.dtype)
 
 
 def logsumexp(attending: Attending, x: torch.Tensor) -> torch.Tensor:
@@ -93,12 +91,7 @@ def ways(attending: Attending) -> Mapping[str, Callable[[Mapping[str, Any]], tor
     """Returns torch's backends where they know all parameters, else single operations in float32."""
     if attending.known_to_torch:
         return backends(attending)
-
-    def single(given: Mapping[str, Any]) -> torch.Tensor:
-        q, k, v, mask = of_call(attending, given)
-        return by_single_operations(attending, q.float(), k.float(), v.float(), mask).to(q.dtype)
-
-    return {"single operations": single}
+    return {"single operations": lambda given: single(attending, given, torch.float32)}
 
 
 def backends(attending: Attending) -> dict[str, Callable[[Mapping[str, Any]], torch.Tensor]]:

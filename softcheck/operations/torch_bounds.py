@@ -5,13 +5,12 @@ docs/bounds.md, section 29, derives how far float64 is off.
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from oracles.formats import Format
 from softcheck.operations.bounds import Model
-from softcheck.operations.expression import half_ulp
 from softcheck.operations.operation import Exact, Limits, Operation
 from softcheck.operations.ulp import counts_as_power
 
@@ -22,28 +21,15 @@ _EXPONENT = 0x7FF << _FRACTION_BITS
 _UNIT = 2.0**-53
 
 
-class Exponentials(NamedTuple):
-    """The exponentials of a matrix of logits, float64; NaN in rows with NaN, with +inf or of -inf alone."""
+def logarithms(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns the largest logit of each row, [rows, 1], the logits less it, and the logarithm of the sum of their exponentials, [rows, 1].
 
-    top: torch.Tensor
-    """The largest scaled logit of each row, [rows, 1]."""
-    below: torch.Tensor
-    """Scaled logits less the row's largest, [rows, columns], at most 0."""
-    terms: torch.Tensor
-    """exp(below), [rows, columns]."""
-    total: torch.Tensor
-    """The sum of the terms, [rows, 1]."""
-
-
-def exponentials(x: torch.Tensor, scale: float = 1.0) -> Exponentials:
-    """Returns the exponentials of ``scale * x`` for logits of up to 32 bits, [rows, columns]."""
+    All are float64, and NaN in rows with NaN, with +inf or of -inf alone.
+    """
     # The subtraction converts as it reads, which a conversion beforehand would take another pass for.
     top = x.amax(dim=1, keepdim=True).to(torch.float64)
     below = torch.sub(x, top)
-    if scale != 1.0:
-        below, top = below.mul_(scale), top * scale
-    terms = below.exp()
-    return Exponentials(top, below, terms, terms.sum(dim=1, keepdim=True))
+    return top, below, below.exp().sum(dim=1, keepdim=True).log()
 
 
 def summing_error(columns: int) -> float:
@@ -77,27 +63,46 @@ def limits_of(operation: Operation, x: torch.Tensor, fmt: Format, model: Model) 
     """Returns exact values and the limits by an arithmetic of a matrix [rows, columns]; ``fmt`` is the output's format."""
     if operation.limits is not None:
         return operation.limits(x, fmt, model)
-    assert operation.on_device is not None
-    exact, uncertainty = operation.on_device(x, fmt)
-    values, size = x.to(torch.float64), exact.abs()
-    # Its functions are written for arrays and tensors.
-    of: Any = operation
-    if operation.scale is not None:
-        scale = of.scale(values, exact, fmt)
-        size = torch.maximum(size, torch.where(scale.isfinite(), scale, 0.0))
-    per_ulp = inverse_ulp(size, fmt, of_scale=operation.scale is not None)
+    found = limits_by(operation, x, fmt, model)
+    return found if operation.sums_rows else found._replace(sums=None)
+
+
+def limits_by(of: Any, x: torch.Tensor, fmt: Format, model: Model) -> Limits:
+    """Returns the same by an object that has an operation's functions, which are written for arrays and tensors."""
+    exact, uncertainty = of.on_device(x, fmt)
+    values, size, scale = x.to(torch.float64), exact.abs(), getattr(of, "scale", None)
+    if scale is not None:
+        least = scale(values, exact, fmt)
+        size = torch.maximum(size, torch.where(least.isfinite(), least, 0.0))
+    per_ulp = inverse_ulp(size, fmt, of_scale=scale is not None)
     allowed = of.bounds(values, ScaledTensor(fmt, exact.abs() * per_ulp, 1.0 / per_ulp, per_ulp), exact, model)
-    undefined = None if operation.undefined is None else of.undefined(values, fmt)
+    undefined = None if of.undefined is None else of.undefined(values, fmt)
+    range_of = getattr(of, "range_of", None)
+    least, most = (None, None) if range_of is None else range_of(values, fmt, model)
     return Limits(
         exact,
         per_ulp,
         allowed.elements,
         uncertainty,
-        x if operation.logits is None else of.logits(values, fmt),
-        allowed.sums if operation.sums_rows else None,
+        x if of.logits is None else of.logits(values, fmt),
+        allowed.sums,
         allowed.below,
-        None if undefined is None else undefined.repeat_interleave(len(exact) // len(x)),
+        None if undefined is None else undefined.repeat_interleave(len(exact) // len(undefined)),
+        least,
+        most,
     )
+
+
+def joined_limits(tiles: list[Limits], rows: int) -> Limits:
+    """Returns the limits of all queries of so many heads, from those of some queries of each head at a time; without sums."""
+    if len(tiles) == 1:
+        return tiles[0]._replace(sums=None)
+
+    def joined(parts: tuple[Any, ...]) -> Any:
+        by_head = [part.unflatten(0, (rows, -1)) for part in parts if part is not None]
+        return torch.cat(by_head, dim=1).flatten(0, 1) if by_head else None
+
+    return Limits(*map(joined, zip(*tiles, strict=True)))._replace(sums=None)
 
 
 def inverse_ulp(size: torch.Tensor, fmt: Format, *, of_scale: bool = False) -> torch.Tensor:
@@ -109,8 +114,3 @@ def inverse_ulp(size: torch.Tensor, fmt: Format, *, of_scale: bool = False) -> t
     bits = (size * (counts_as_power(fmt) if of_scale else _ABOVE)).clamp_(min=fmt.least_normal).view(torch.int64)
     largest = (2 * _BIAS + fmt.precision - 1) << _FRACTION_BITS
     return torch.rsub(bits.bitwise_and_(_EXPONENT), largest).view(torch.float64)
-
-
-def with_rounding(errors: torch.Tensor, answers: torch.Tensor, fmt: Format) -> torch.Tensor:
-    """Returns absolute errors with that of the last rounding, as ``logsumexp.bounds_of`` does: none where there is no error."""
-    return errors + torch.where(errors > 0, half_ulp(answers.abs() + errors, fmt), 0.0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from softcheck.contract import FindingKind, Violation
-from softcheck.judge.departure import departure
+from softcheck.judge.contracts import departure
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
 from softcheck.probes.helpers import call_on, ordinary_rows

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from oracles.formats import decode, encode
-from softcheck.operations.reduction import in_rows
+from softcheck.operations.targets import in_rows
 from softcheck.probes import shape_plan
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import ordinary_rows, prefixed

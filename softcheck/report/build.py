@@ -9,7 +9,7 @@ import msgspec
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import weaker_by_design
-from softcheck.judge.merge import merge
+from softcheck.judge.measurement import merge
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.outcome import Coverage, RandomRows, coverage_of
 from softcheck.report import exhaustive, notes, probes
@@ -38,7 +38,7 @@ from softcheck.report.notes import SizeLimits
 from softcheck.report.reproduce import environment, in_order_command, reproduce_command
 from softcheck.report.speed_build import shape_speed
 from softcheck.run.model import GivenUp, Run
-from softcheck.run.probing import ProbeTask
+from softcheck.run.protocol import ProbeTask
 from softcheck.run.session import CaseMeasurement
 from softcheck.variants.declaration import Declaration, KnownDefect
 

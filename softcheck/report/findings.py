@@ -8,9 +8,8 @@ import msgspec
 from oracles.formats import Bits, Format, decode
 from softcheck.cases.case import Case
 from softcheck.contract import Violation
-from softcheck.judge.histogram import BINS_PER_OCTAVE, percentile, upper_edge
+from softcheck.judge.histogram import BINS_PER_OCTAVE, Peak, column_below, distance_below, percentile, upper_edge
 from softcheck.judge.measurement import Extreme, Measurement
-from softcheck.judge.peaks import Peak, column_below, distance_below
 from softcheck.operations.operation import Operation
 from softcheck.probes.judged_shapes import REFUSED, by_kind, together
 from softcheck.report.content import groups_of

@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from softcheck.cases.case import Case
 from softcheck.contract import BOUNDED_KINDS, WRONG_KINDS, FindingKind, Violation
-from softcheck.judge.contracts import weaker_by_design
-from softcheck.judge.fitting import in_words
-from softcheck.judge.measurement import Measurement
-from softcheck.judge.merge import merge
+from softcheck.judge.contracts import in_words, weaker_by_design
+from softcheck.judge.measurement import Measurement, merge
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.outcome import Coverage
 from softcheck.report import probes

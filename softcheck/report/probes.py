@@ -13,7 +13,8 @@ from softcheck.report.findings import FindingSource
 from softcheck.report.model import Finding
 from softcheck.report.reproduce import bits_command
 from softcheck.run.model import Run
-from softcheck.run.probing import ProbeResult, ProbeTask
+from softcheck.run.probing import ProbeResult
+from softcheck.run.protocol import ProbeTask
 from softcheck.variants.declaration import KnownDefect
 
 _PREFIX = "probe/"

@@ -10,8 +10,7 @@ from softcheck.cases.exhaustive import Domain, telling_rows
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import Violation
 from softcheck.errors import UsageError
-from softcheck.judge.measurement import Measurement
-from softcheck.judge.merge import moved
+from softcheck.judge.measurement import Measurement, moved
 from softcheck.run.patience import Patience
 from softcheck.run.process import WorkerDiedError
 from softcheck.run.protocol import CompareOrders, OrdersCompared

@@ -32,11 +32,9 @@ from softcheck.contract import Violation
 from softcheck.errors import TooLittleMemoryError, UninterpretableError, UsageError
 from softcheck.judge import peers as peers_
 from softcheck.judge.by_contract import breaks_bounds, by_contract, judge_call, judge_in_place
-from softcheck.judge.contracts import contract_of
-from softcheck.judge.fitting import candidates
+from softcheck.judge.contracts import candidates, contract_of
 from softcheck.judge.judge import judge
-from softcheck.judge.measurement import Measurement, unmeasured
-from softcheck.judge.merge import merge, shifted
+from softcheck.judge.measurement import Measurement, merge, shifted, unmeasured
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import Operation
 from softcheck.probes.diagnose import Attempt, diagnose
@@ -222,8 +220,6 @@ def rows_on(domain: Domain, start: int, count: int, device: torch.device) -> tor
     if device.type == "cpu" or domain.kind == "lattice":
         return to_tensor(domain.bits(start, count), domain.format, device)
     width = domain.format.width
-    if domain.kind == "rows" and start % 2**width == 0 and count % 2**width == 0 and domain.columns > 1:
-        return _blocks_of_rows(domain, start, count, device)
     index = torch.arange(start, start + count, dtype=torch.int64, device=device)
     rows = torch.empty((count, domain.columns), dtype=INTEGERS[width], device=device)
     if domain.kind == "differences":
@@ -239,19 +235,6 @@ def rows_on(domain: Domain, start: int, count: int, device: torch.device) -> tor
             # Integer conversion keeps the low bits, which are the pattern.
             rows[:, column] = index >> (width * (domain.columns - 1 - column))
     return rows.view(TORCH_DTYPES[domain.dtype])
-
-
-def _blocks_of_rows(domain: Domain, start: int, count: int, device: torch.device) -> torch.Tensor:
-    """Rows of a domain of whole blocks, in which only the last column changes: a tenth of the memory traffic of others."""
-    width = domain.format.width
-    size = 2**width
-    blocks = torch.arange(start // size, (start + count) // size, dtype=torch.int64, device=device)
-    rows = torch.empty((len(blocks), size, domain.columns), dtype=INTEGERS[width], device=device)
-    rows[:, :, -1] = torch.arange(size, dtype=torch.int64, device=device).to(INTEGERS[width])
-    for column in range(domain.columns - 1):
-        # Integer conversion keeps the low bits, which are the pattern.
-        rows[:, :, column] = (blocks >> (width * (domain.columns - 2 - column))).to(INTEGERS[width])[:, None]
-    return rows.view(count, domain.columns).view(TORCH_DTYPES[domain.dtype])
 
 
 _TRIED_ROWS = 2

@@ -18,8 +18,7 @@ from oracles.reference import RowClass, classify
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.judge.judge import judge
-from softcheck.judge.measurement import Measurement
-from softcheck.judge.merge import merge, shifted
+from softcheck.judge.measurement import Measurement, merge, shifted
 from softcheck.operations.ulp import LARGEST
 
 ALL = list(FORMATS.values())

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FORMATS
-from softcheck.judge.departure import COLUMNS, columns_beyond, departure, magnitude_beyond
+from softcheck.judge.contracts import COLUMNS, columns_beyond, departure, magnitude_beyond
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.variants.registry import load
 

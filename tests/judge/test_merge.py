@@ -6,7 +6,7 @@ import numpy as np
 from oracles.formats import FLOAT16
 from softcheck.cases.recipe import Normal, Put, Recipe
 from softcheck.judge.judge import judge
-from softcheck.judge.merge import merge, shifted
+from softcheck.judge.measurement import merge, shifted
 
 
 def test_parts_give_the_figures_of_the_whole():

@@ -8,11 +8,11 @@ import pytest
 from judge_helpers import exact_ulp_error, reference_value, rounded
 
 from oracles.formats import FLOAT16, FLOAT32, FORMATS, Bits, Format, decode, encode
+from softcheck.judge.histogram import column_below, distance_below
 from softcheck.judge.judge import STANDARD, judge, reference
-from softcheck.judge.merge import merge
-from softcheck.judge.peaks import column_below, distance_below
+from softcheck.judge.measurement import merge
 from softcheck.operations import bounds, ulp
-from softcheck.operations.log_softmax import LOG_SOFTMAX
+from softcheck.operations.softmax import LOG_SOFTMAX
 
 EDGES = [*sorted(2.0**k * half for k in range(-10, 10) for half in (1.0, 1.5)), 2.0**10]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from softcheck.cases.families import cases_of
-from softcheck.judge.merge import merge
+from softcheck.judge.measurement import merge
 from softcheck.judge.peers import CLOSE, TWICE, verdicts
 from softcheck.operations.heads import Attending
 from softcheck.operations.registry import operation

@@ -16,7 +16,7 @@ from oracles.formats import FLOAT16, FLOAT32, decode, encode
 from oracles.reference import Reference
 from softcheck.contract import FindingKind
 from softcheck.judge import judge, tally
-from softcheck.operations import bounds, order, special, sums, ulp, uncertainty
+from softcheck.operations import bounds, elements, ulp
 
 Check = Callable[[], None]
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -136,7 +136,7 @@ def negative_probabilities_are_found() -> None:
     assert FindingKind.OUT_OF_RANGE in kinds(judged([[0.0, -90.0]], [[1.0, -(2**-24)]], FLOAT16))
 
 
-_error, _scaled, _specials, _bounds = ulp.scaled_error, ulp.scaled, special.specials, bounds.bounds
+_error, _scaled, _specials, _bounds = ulp.scaled_error, ulp.scaled, elements.specials, bounds.bounds
 _as_if_flushing = ulp.error_as_if_flushing
 _summary_add = judge._Summary.add
 _tally_init = tally.Tally.__init__
@@ -202,7 +202,7 @@ def first_block_only(summary: Any, judged_block: Any, *rest: Any) -> None:
 
 
 def no_disorder(logits: Any, *_: Any) -> Any:
-    return order.Disorder(np.full(logits.shape, -np.inf), np.zeros(logits.shape, np.int64))
+    return elements.Disorder(np.full(logits.shape, -np.inf), np.zeros(logits.shape, np.int64))
 
 
 def without_range(counted: Any, rules: Any) -> None:
@@ -214,8 +214,8 @@ def never(*arguments: Any) -> Any:
 
 
 def blindly(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(uncertainty, "verdicts", never)
-    patch.setattr(uncertainty, "figures", never)
+    patch.setattr(elements, "doubtful_verdicts", never)
+    patch.setattr(elements, "doubtful_figures", never)
 
 
 def zero_is_no_small_result(error: Any, output: Any, exact: Any) -> Any:
@@ -240,16 +240,19 @@ FAULTS: dict[str, tuple[Patch, Check]] = {
         on(bounds, "bounds", bounds_in_absolute_units),
         small_results_are_judged_in_their_own_units,
     ),
-    "skips rows whose answer is NaN": (on(special, "specials", skips_nan_references), special_rows_must_be_nan),
-    "overlooks NaN": (on(special, "specials", forgets(nan_mismatch="")), ordinary_rows_must_not_be_nan),
-    "overlooks infinities": (on(special, "specials", forgets(inf_mismatch="")), infinite_results_are_findings),
-    "forgets masked lanes": (on(special, "specials", forgets(masked_wrong="")), masked_lanes_must_be_zero),
-    "sums in float16": (on(sums, "sum_deviation", sums_in_float16), sums_are_exact),
+    "skips rows whose answer is NaN": (on(elements, "specials", skips_nan_references), special_rows_must_be_nan),
+    "overlooks NaN": (on(elements, "specials", forgets(nan_mismatch="")), ordinary_rows_must_not_be_nan),
+    "overlooks infinities": (on(elements, "specials", forgets(inf_mismatch="")), infinite_results_are_findings),
+    "forgets masked lanes": (on(elements, "specials", forgets(masked_wrong="")), masked_lanes_must_be_zero),
+    "sums in float16": (on(elements, "sum_deviation", sums_in_float16), sums_are_exact),
     "loose fixed sum tolerance": (on(bounds, "bounds", fixed_sum_tolerance(1e-3)), a_bad_sum_is_found),
     "tight fixed sum tolerance": (on(bounds, "bounds", fixed_sum_tolerance(1e-3)), a_legitimate_sum_is_not_reported),
-    "never looks at order": (on(order, "disorder", no_disorder), wrong_order_is_found),
+    "never looks at order": (on(elements, "disorder", no_disorder), wrong_order_is_found),
     "trusts its reference blindly": (blindly, right_results_in_doubt_are_acquitted),
-    "takes the ULP of its reference's side": (on(uncertainty, "figures", never), the_sides_of_one_half_are_told_apart),
+    "takes the ULP of its reference's side": (
+        on(elements, "doubtful_figures", never),
+        the_sides_of_one_half_are_told_apart,
+    ),
     "takes what vanishes for no small result": (
         on(ulp, "error_as_if_flushing", zero_is_no_small_result),
         results_below_float64s_range_count_as_flushed,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from oracles.formats import FLOAT16, FLOAT32, FORMATS, decode, encode
-from softcheck.operations.sums import sum_deviation
+from softcheck.operations.elements import sum_deviation
 from softcheck.operations.ulp import LARGEST
 
 

@@ -11,7 +11,7 @@ from oracles import ball
 from oracles.formats import FLOAT16, FLOAT32, FORMATS, decode
 from softcheck.contract import FindingKind, Surroundings
 from softcheck.judge.judge import STANDARD, judge, reference
-from softcheck.judge.surroundings import WIDEST_ROW
+from softcheck.judge.tally import WIDEST_ROW
 from softcheck.operations import bounds, ulp
 from softcheck.operations.registry import operation
 
@@ -40,7 +40,8 @@ def test_figures_are_those_of_the_elements(fmt, column, first):
     )
     texts = zip(columns, shown.exact.split(), shown.ulps.split(), shown.bounds.split(), strict=True)
     for c, exact, error, bound in texts:
-        wanted = Fraction(ball.decimal(logits[1], c, 40))
+        mantissa, exponent = ball.enclose(logits[1], 200)[c].mid().man_exp()
+        wanted = Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
         assert abs(Fraction(exact) - wanted) <= wanted * Fraction(10) ** -(int(fmt.precision * 0.3) + 3)
         value = Fraction(float(decode(output[1:2, c : c + 1], fmt)[0, 0]))
         assert float(error) == pytest.approx(float(abs(value - wanted) / exact_ulp(wanted, fmt)), rel=1e-5, abs=1e-6)

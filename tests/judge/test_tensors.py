@@ -14,7 +14,7 @@ from softcheck.contract import FindingKind
 from softcheck.errors import UsageError
 from softcheck.judge.judge import judge
 from softcheck.judge.tensors import judge_tensors, passing
-from softcheck.operations import bounds, torch_attention
+from softcheck.operations import attention, bounds
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.block import Block
 from softcheck.operations.registry import operation
@@ -253,7 +253,7 @@ def test_counts_the_queries_that_the_numpy_judge_does_not_see():
 
 def test_judges_blocks_and_strides(monkeypatch):
     monkeypatch.setitem(judge_tensors.__globals__["_BLOCK"], "cpu", 700)
-    monkeypatch.setitem(torch_attention.SCORES, "cpu", 300)
+    monkeypatch.setitem(attention.SCORES, "cpu", 300)
     fmt = FORMATS["bfloat16"]
     x = torch.randn(130, 40, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)[:, ::2]
     x[7, 3], x[100, 2] = torch.nan, -torch.inf

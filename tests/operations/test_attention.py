@@ -348,7 +348,7 @@ def test_large_scores_that_overflow_are_left_alone():
         ({"value_dim": 1.5}, "value_dim is 1.5"),
         ({"causal": "left"}, "causal is 'left'"),
         ({"window": 4}, "declare causal=top-left"),
-        ({"softcap": -1}, "softcap -1"),
+        ({"softcap": -1}, "softcap is -1"),
         ({"scale": 0}, "scale is 0"),
         ({"dim": 4}, "no parameter 'dim'"),
     ],

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64
-from softcheck.operations import expression
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.model import model
+from softcheck.operations import bounds as expression
+from softcheck.operations.arithmetic import Arithmetic, model
 
 ARITHMETICS = (
     Arithmetic(),

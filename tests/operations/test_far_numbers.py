@@ -100,7 +100,7 @@ def test_a_reduced_loss_of_zero_is_no_finding(reduction, size):
     """The logit of each target is far above all others, so that each loss is 0."""
     found = operation("cross_entropy", {"reduction": reduction})
     # Targets are drawn from the numbers of their rows: a row is one whose target is its first column.
-    targets = operation("cross_entropy", {}).bounds.__self__.losses.targets
+    targets = operation("cross_entropy", {}).bounds.__self__.targets
     drawn = np.stack([size * (1 - np.arange(64) / 128), np.full(64, -size)], axis=1)
     values = drawn[targets.of_values(drawn) == 0][:2].reshape(1, 4)
     measured = judge(encode(values, FLOAT64), encode(np.zeros((1, 1)), FLOAT64), FLOAT64, operation=found)

@@ -17,10 +17,8 @@ from softcheck.cli.main import cli
 from softcheck.errors import UsageError
 from softcheck.judge.judge import judge
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.reduction import batch_of
 from softcheck.operations.registry import operation
-from softcheck.operations.targets import Targets
-from softcheck.operations.weights import of_columns_in_float64
+from softcheck.operations.targets import Targets, batch_of, weights_in_float64
 from softcheck.variants.registry import load
 
 KERNELS = Path(__file__).parents[1] / "kernels" / "losses.py"
@@ -60,7 +58,7 @@ def telling_rows():
 def exact_answer(row, given):
     """The loss of a row, or of the matrix that is made of it, in 40 digits; None where nothing is demanded or it is infinite."""
     parts, width = batch_of(len(row)) if "reduction" in given else (1, len(row))
-    weights = of_columns_in_float64(width) if "weight" in given else np.ones(width)
+    weights = weights_in_float64(width) if "weight" in given else np.ones(width)
     s, z, c = (mpmath.mpf(given.get(name, 0.0)) for name in ("label_smoothing", "z_loss", "softcap"))
     factor = mpmath.mpf(given.get("scale", 1.0))
     targets = Targets(given.get("ignore_index"), given.get("invalid_target", ""))
@@ -96,7 +94,7 @@ def in_float32(values, given):
     if "softcap" in given:
         cap = one(given["softcap"])
         x = cap * np.tanh(x * (one(1) / cap))
-    weights = (of_columns_in_float64(width) if "weight" in given else np.ones(width)).astype(one)
+    weights = (weights_in_float64(width) if "weight" in given else np.ones(width)).astype(one)
     s, z = one(given.get("label_smoothing", 0.0)), one(given.get("z_loss", 0.0))
     chosen = np.where(left_out, 0, targets)
     with np.errstate(invalid="ignore"):

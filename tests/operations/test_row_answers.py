@@ -15,7 +15,7 @@ from softcheck.errors import UsageError
 from softcheck.judge.judge import judge
 from softcheck.judge.tensors import judge_tensors
 from softcheck.operations.registry import operation
-from softcheck.operations.targets import of_tensor, of_values
+from softcheck.operations.targets import Targets, of_tensor
 from softcheck.variants.registry import load
 
 KERNELS = Path(__file__).parents[1] / "kernels" / "row_answers.py"
@@ -43,7 +43,7 @@ def rows_of(spread, seed=0, shape=(6, 33)):
 def test_oracles_keep_their_stated_error(name, spread):
     values = rows_of(spread)
     computed = operation(name)
-    targets = of_values(values, None) if name == "cross_entropy" else [None] * len(values)
+    targets = Targets(None).of_values(values) if name == "cross_entropy" else [None] * len(values)
     for answer in (
         computed.answer(values, FLOAT32, "nan"),
         computed.answer(values, FLOAT64, "nan"),
@@ -65,7 +65,7 @@ def test_oracles_keep_their_stated_error(name, spread):
 def test_oracles_with_label_smoothing_keep_their_stated_error(spread, smoothing):
     values = rows_of(spread)
     computed = operation("cross_entropy", {"label_smoothing": smoothing})
-    targets = of_values(values, None)
+    targets = Targets(None).of_values(values)
     for answer in (computed.answer(values, FLOAT32, "nan"), computed.prove(values, FLOAT32, "nan")):
         assert answer.high[1, 0] == INF, "a masked logit has a share of the target"
         for row in (0, 2, 3, 4, 5):
@@ -102,7 +102,7 @@ def test_another_label_smoothing_is_refused(smoothing):
 @pytest.mark.parametrize("name", ["logsumexp", "cross_entropy"])
 def test_exact_answers_in_decimal(name):
     values = rows_of(3.0)
-    targets = of_values(values, None) if name == "cross_entropy" else [None] * len(values)
+    targets = Targets(None).of_values(values) if name == "cross_entropy" else [None] * len(values)
     for row, target in zip(values, targets, strict=True):
         shown = operation(name).decimal(row, 0, FLOAT32, "nan")
         assert float(shown) == pytest.approx(float(exact_loss(row, target)), rel=1e-15)
@@ -147,7 +147,7 @@ def test_targets_are_those_of_the_row_wherever_it_stands_and_of_every_kind():
     x = torch.randn(4000, 37, generator=torch.Generator().manual_seed(0)).half()
     targets = of_tensor(x, -100)
     assert torch.equal(of_tensor(x.flip(0)[:50].float(), -100), targets.flip(0)[:50])
-    np.testing.assert_array_equal(of_values(x.double().numpy(), -100), targets.numpy())
+    np.testing.assert_array_equal(Targets(-100).of_values(x.double().numpy()), targets.numpy())
     assert 150 < int((targets == -100).sum()) < 350
     assert set(range(37)) <= set(targets.tolist())
     for kind in (torch.zeros(4000), torch.full((4000,), 36), x.argmax(1), x.argmin(1)):
@@ -159,7 +159,7 @@ def in_float32(name, values):
     top = x.max(axis=1, keepdims=True)
     found = top + np.log(np.exp(x - top).sum(axis=1, keepdims=True))
     if name == "cross_entropy":
-        found = found - np.take_along_axis(x, of_values(values, None)[:, None], axis=1)
+        found = found - np.take_along_axis(x, Targets(None).of_values(values)[:, None], axis=1)
     return found.astype(np.float64)
 
 

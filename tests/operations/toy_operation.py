@@ -37,7 +37,6 @@ LOG_SOFTMAX = Operation(
     relations=("shifts", "permutations", "appended_masks"),
     answer=answer,
     prove=lambda values, _fmt, _masked: answer(values),
-    decimal=lambda row, column, _fmt, _masked: f"{answer(row[None]).high[0, column]:.17g}",
     bounds=bounds,
     rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE, in_range(-np.inf, 0.0), ORDERED),
     yardstick=lambda x: torch.log_softmax(x, dim=-1),

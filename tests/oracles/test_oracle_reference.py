@@ -9,7 +9,7 @@ from oracles.reference import Reference, with_error
 def reference(**parts):
     zeros = np.zeros((1, 2))
     given = {"low": zeros, "exponent": zeros.astype(np.int64), "relative_error": zeros, "absolute_error": 0.0}
-    return Reference(high=np.ones((1, 2)), **(given | parts))
+    return Reference(**({"high": np.ones((1, 2))} | given | parts))
 
 
 @pytest.mark.parametrize("parts", [{"relative_error": np.array([[0.0, np.nan]])}, {"absolute_error": np.nan}])
@@ -43,3 +43,12 @@ def test_special_answers_have_no_error():
     stated, _, relative = with_error(high, np.zeros_like(high), np.array([[np.nan, np.inf, 1.0]]))
     np.testing.assert_array_equal(stated, high)
     assert not relative.any()
+
+
+def test_decimals_are_rounded_once_from_both_parts():
+    third = reference(
+        high=np.array([[1 / 3, 0.0]]), low=np.array([[1 / 3 * 2**-54, 0.0]]), relative_error=np.array([[0.0, 1.0]])
+    )
+    assert [third.decimal(0, column, 20) for column in (0, 1)] == ["0.33333333333333333333", "<1e-300"]
+    far = reference(exponent=np.array([[-1500, 3]]))
+    assert [far.decimal(0, column, 5) for column in (0, 1)] == ["2.8511e-452", "8"]

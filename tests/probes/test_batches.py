@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from softcheck.operations.reduction import batch_of, in_rows
+from softcheck.operations.targets import batch_of, in_rows
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.batches import PROBE
 from softcheck.variants.registry import load

@@ -88,7 +88,7 @@ def _in_turn(base: Step, subject: Subject) -> Iterator[Planned]:
     setting, around = subject.setting, circumstances(subject.setting, base)
     source = source_of(subject.variant.function)
     # What a variant has learnt of its inputs may be settled after more calls than a number of its source.
-    numbers = source.sizes if "history" in source.circumstances else ()
+    numbers = source.sizes if source.keeps_state else ()
     calm = max([_CALM, *(number + 2 for number in numbers if number <= _MOST_CALM)])
     ordinary: list[Change] = [{}] * _STEPS
     yield from ((base, each) for each in (*around.in_a_row(setting.seed), *around.special(calm), ordinary))

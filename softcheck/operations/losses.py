@@ -1,0 +1,432 @@
+"""The losses of a cross-entropy with all of its options: exact answers, bound, unit, and the terms of the gradient.
+
+With x' the logits, scaled and capped where there is a scale or a soft cap, lse their log-sum-exp, t the target, w the class weights, s the label smoothing and n
+the columns, the loss of a row is
+
+    A lse - P + z lse^2,   A = (1 - s) w_t + s mean w,   P = (1 - s) w_t x'_t + s mean(w x')
+
+and 0 where the target is to be ignored. The bound is derived in docs/bounds.md, section 28.
+
+A mean or a sum is one answer for a matrix, which is made of each row of the case's matrix, so that rows stay independent: a row of n columns is
+given to the function as a matrix of its own, R rows of n / R columns. R is 1 for a prime n, where the answer is one row's loss alone.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracles import loss
+from oracles.arrays import Array, largest, module_of, quiet
+from oracles.float64 import summation_depth
+from oracles.formats import FLOAT32, FLOAT64, Format, Values
+from oracles.reference import FullyMasked, Reference, stated, with_error
+from softcheck.operations import options, targets
+from softcheck.operations.bounds import (
+    LARGEST_EXPONENT,
+    Bounds,
+    Model,
+    bounds_of,
+    depth,
+    error_of_logarithm,
+    gathered,
+    like,
+)
+from softcheck.operations.gradient import RowTerms
+from softcheck.operations.operation import Exact
+from softcheck.operations.softmax import LOG_SOFTMAX, added, of_logarithms
+from softcheck.operations.targets import Targets, batch_of
+from softcheck.operations.ulp import Scaled
+
+if TYPE_CHECKING:
+    import torch
+
+_UNIT = 2.0**-53
+
+
+class Terms(NamedTuple):
+    """The terms of the losses of rows; all but ``logits`` are [rows, 1]."""
+
+    logits: Array
+    """The logits, scaled and capped, [rows, columns]."""
+    column: NDArray[np.int64]
+    """The column of the target, 0 where there is none."""
+    picked: Array
+    """The logit at the target, 0 where there is none."""
+    left_out: Array
+    """True for rows without a target in the matrix."""
+    factor: Array
+    """A, by which the log-sum-exp is multiplied."""
+    of_target: Array
+    """(1 - s) w_t."""
+    smooth: Array
+    """s mean(w x')."""
+    smooth_size: Array
+    """s mean(w |x'|)."""
+    first: Array | float = 1.0
+    """Divisors of the first terms of each loss, as in a mean: the weights of all targets of the row's matrix."""
+    last: Array | float = 1.0
+    """Divisors of the square of the log-sum-exp: the number of these targets."""
+
+    @property
+    def of_mean(self) -> Array:
+        """S mean w, by which the log-sum-exp is multiplied in the smoothed term."""
+        return self.factor - self.of_target
+
+    @property
+    def size(self) -> Array:
+        """The sizes of all terms but those of the log-sum-exp's logarithm, [rows, 1]."""
+        return self.factor * abs(largest(self.logits)) + abs(self.of_target * self.picked) + self.smooth_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """A cross-entropy with options, as the functions of an operation; what begins with ``of_`` is of each row by itself."""
+
+    targets: Targets
+    logit_scale: float = 1.0
+    """The factor of the logits."""
+    smoothing: float = 0.0
+    z_loss: float = 0.0
+    softcap: float = 0.0
+    is_weighted: bool = False
+    has_head: bool = False
+    """The logits are a product of the matrix with an identity, of which rows with infinities become NaN."""
+    reduction: str = "none"
+    """``none`` for a loss of each row, ``mean`` or ``sum`` for one answer of a matrix."""
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the loss is log-sum-exp less the logit at the target, of each row."""
+        return self.is_plain_in_rows and self.reduction == "none"
+
+    @property
+    def is_plain_in_rows(self) -> bool:
+        """True if the loss of a row is log-sum-exp less the logit at the target."""
+        return self.logit_scale == 1 and not (self.smoothing or self.z_loss or self.softcap or self.is_weighted)
+
+    def weights(self, columns: int) -> Values:
+        """The class weights, [columns]; 1 where the loss has none."""
+        return targets.weights_in_float64(columns) if self.is_weighted else np.ones(columns)
+
+    def shape_of(self, columns: int) -> tuple[int, int]:
+        """Rows and columns of the matrix that is made of a row of so many columns."""
+        return (1, columns) if self.reduction == "none" else batch_of(columns)
+
+    def rows(self, values: Array) -> Array:
+        """The rows of all matrices, one behind the other."""
+        parts, width = self.shape_of(values.shape[1])
+        return values.reshape(len(values) * parts, width)
+
+    def of_logits(self, rows: Array) -> Array:
+        """The logits, scaled and capped, [rows, columns]; a scale rounds once."""
+        with quiet(rows):
+            scaled = rows if self.logit_scale == 1 else rows * self.logit_scale
+        return options.capped_values(scaled, self.softcap) if self.softcap else scaled
+
+    def terms(self, values: Array) -> Terms:
+        """The terms of the losses of all rows."""
+        rows = self.rows(values)
+        xp, columns = module_of(rows), rows.shape[1]
+        logits = self.of_logits(rows)
+        chosen = self.targets.of_values(rows)[:, None]
+        left_out = self.targets.left_out(chosen, columns)
+        index = xp.where(left_out, 0, chosen)
+        weights = self.weights(columns)
+        of_column = like(rows, weights)
+        picked = gathered(logits, index) if columns else np.zeros(index.shape)
+        weight = of_column[index] if columns else np.ones(index.shape)
+        of_target = (1.0 - self.smoothing) * weight
+        smooth, smooth_size, mean = xp.zeros_like(of_target), xp.zeros_like(of_target), 0.0
+        if self.smoothing:
+            with quiet(rows):
+                smooth = self.smoothing * (of_column * logits).mean(axis=1, keepdims=True)
+                smooth_size = self.smoothing * (of_column * abs(logits)).mean(axis=1, keepdims=True)
+            mean = self.smoothing * float(weights.mean()) if columns else 0.0
+        picked, factor = xp.where(left_out, 0.0, picked), of_target + mean
+        found = Terms(logits, index, picked, left_out, factor, of_target, smooth, smooth_size)
+        if self.reduction != "mean":
+            return found
+        counts = xp.where(left_out, 0.0, xp.ones_like(rows[:, :1]))
+        sums = (self.summed(each, len(values)) for each in (counts * weight, counts))
+        shape = (len(values), len(rows) // max(1, len(values)))
+        first, last = (xp.broadcast_to(each, shape).reshape(-1, 1) for each in sums)
+        return found._replace(first=xp.where(first > 0, first, np.inf), last=xp.where(last > 0, last, np.inf))
+
+    @staticmethod
+    def summed(each: Array, matrices: int) -> Array:
+        """The sum of each matrix's rows, [matrices, 1]."""
+        return each.reshape(matrices, len(each) // max(1, matrices)).sum(axis=1, keepdims=True)
+
+    def of_float64(self, values: Array, terms: Terms) -> Array:
+        """The losses of rows in plain float64, [rows, 1], as exact as a bound or a judge on a device needs."""
+        with quiet(values):
+            top, lse = largest(terms.logits), self.lse(terms)
+            if self.is_plain_in_rows:
+                losses = (top - terms.picked) + (lse - top)
+            else:
+                losses = terms.factor * lse - terms.of_target * terms.picked - terms.smooth
+            losses = losses / terms.first + self.z_loss * lse * lse / terms.last
+        return self.of_convention(self.rows(values), losses, terms)
+
+    def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:
+        """The answers where a tensor lies, and the error that float64's own capped logits leave of a log-sum-exp and a logit."""
+        from softcheck.operations.torch_bounds import of_rows
+
+        losses = self.of_float64(x.double(), self.terms(x.double()))
+        found = of_rows(self.summed(losses, len(x)), self.shape_of(x.shape[1])[1], fmt)
+        of_cap = 4 * targets.LARGEST_WEIGHT * options.RELATIVE * self.softcap * 2.0**fmt.precision
+        return found._replace(uncertainty=found.uncertainty + of_cap)
+
+    def answer(self, values: Values, fmt: Format, _masked: FullyMasked = "nan") -> Reference:
+        """The answers from the everyday oracle, [rows, 1]; NaN where a mean has no divisor."""
+        if self.softcap:
+            options.refuse_float64(fmt)
+        part = self.of_rows(values, fmt)
+        if self.reduction == "none":
+            return part
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            high = self.summed(part.high, len(values))
+            off = part.relative_error * np.abs(np.where(np.isfinite(part.high), part.high, 0.0))
+            off = self.summed(off, len(values))
+            each = len(part.high) / max(1, len(values))
+            off += 2 * _UNIT * each * self.summed(np.abs(part.high), len(values))
+            return stated(high, off, absolute=part.absolute_error)
+
+    def of_rows(self, values: Values, fmt: Format) -> Reference:
+        """The losses of rows, each divided as in a mean."""
+        if self.is_plain:
+            return self._plain(values, LOG_SOFTMAX.answer(values, fmt, "nan"))
+        terms = self.terms(values)
+        logarithms = LOG_SOFTMAX.answer(terms.logits, FLOAT32, "nan")
+        found = of_logarithms(terms.logits, logarithms, largest(terms.logits))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            lse = found.high + found.low
+            square = self.z_loss * lse * lse if self.z_loss else np.zeros(lse.shape)
+            losses = terms.factor * lse - terms.of_target * terms.picked - terms.smooth
+            high = losses / terms.first + square / terms.last
+            of_lse = found.relative_error * np.abs(lse)
+            if self.softcap or self.logit_scale != 1:
+                # Each logit's own error counts as much as its probability.
+                shares = np.where(np.isfinite(terms.logits), np.exp(logarithms.values) * np.abs(terms.logits), 0.0)
+                of_lse = of_lse + options.RELATIVE * shares.sum(axis=1, keepdims=True)
+            size = (terms.size + terms.factor * np.abs(lse)) / terms.first + square / terms.last
+            off = _UNIT * (summation_depth(terms.logits.shape[1]) + 32) * size
+            off += (terms.factor / terms.first + 2 * self.z_loss * (np.abs(lse) + of_lse) / terms.last) * of_lse
+            high, low, relative = with_error(high, np.zeros(high.shape), off)
+        return self.of_settled(values, replace(found, high=high, low=low, relative_error=relative), terms)
+
+    def prove(self, values: Values, fmt: Format, _masked: FullyMasked = "nan") -> Reference:
+        """The same from the Arb oracle, where the answer is no convention."""
+        if self.is_plain:
+            return self._plain(values, LOG_SOFTMAX.prove(values, fmt, "nan"))
+        rough, terms, balls = self.answer(values, fmt), self.terms(values), self.balls(values)
+        each = max(1, len(balls) // max(1, len(values)))
+        proven = loss.reference([balls[first : first + each] for first in range(0, len(balls), each)])
+        chosen = np.isfinite(rough.high)
+        if self.reduction == "none":
+            chosen &= ~terms.left_out
+        return replace(
+            rough,
+            high=np.where(chosen, proven.high, rough.high),
+            low=np.where(chosen, proven.low, rough.low),
+            relative_error=np.where(chosen, proven.relative_error, rough.relative_error),
+            absolute_error=proven.absolute_error,
+        )
+
+    def balls(self, values: Values) -> list[loss.Ball]:
+        """Balls that contain the losses of rows; 0 for a row without a target or without a finite loss."""
+        terms, rows = self.terms(values), self.rows(values)
+        divisors = np.broadcast_to(np.hstack([terms.first, terms.last]), (len(rows), 2))
+        is_finite = np.isfinite(replace(self, reduction="none").of_rows(rows, FLOAT32).high) & ~terms.left_out
+        of_all = {
+            "smoothing": self.smoothing,
+            "z_loss": self.z_loss,
+            "scale": self.logit_scale,
+            "softcap": self.softcap,
+        }
+        given = zip(rows, terms.column[:, 0].tolist(), divisors.tolist(), is_finite[:, 0], strict=True)
+        weights = self.weights(rows.shape[1])
+        return [
+            loss.loss(row, target, weights, divisors=(first, last), **of_all) if counts else loss.ZERO
+            for row, target, (first, last), counts in given
+        ]
+
+    def _plain(self, values: Values, logarithms: Reference) -> Reference:
+        """From the exact log-softmax, whose value at the maximum is -L; m - x_t is exact as two float64."""
+        terms = self.terms(values)
+        distance, rest = added(largest(values), -terms.picked, np.zeros_like(terms.picked))
+        found = of_logarithms(values, logarithms, distance)
+        return self.of_settled(values, replace(found, low=np.where(np.isfinite(rest), found.low + rest, 0.0)), terms)
+
+    def of_settled(self, values: Values, found: Reference, terms: Terms) -> Reference:
+        """With the answers that follow a convention: of rows with +inf, of ignored rows, and of targets out of range."""
+        high = self.of_convention(self.rows(values), found.high, terms)
+        low = np.where(np.isfinite(high) & ~terms.left_out, found.low, 0.0)
+        return replace(found, high=high, low=low, relative_error=np.where(terms.left_out, 0.0, found.relative_error))
+
+    def of_convention(self, rows: Array, losses: Array, terms: Terms) -> Array:
+        """The losses, with the answers that follow a convention."""
+        xp = module_of(rows)
+        # The log-sum-exp is infinite, and the loss where nothing that is infinite is taken from it.
+        due = np.nan
+        if not self.smoothing:
+            due = xp.where((terms.of_target > 0) & ~xp.isposinf(terms.picked), np.inf, np.nan)
+        losses = xp.where(xp.isposinf(largest(rows)), due, losses)
+        return xp.where(terms.left_out, self.targets.loss_without(self.targets.of_values(rows)[:, None]), losses)
+
+    def scale(self, values: Array, _answers: Array, _fmt: Format) -> Array:
+        """The sizes of the terms of each loss, summed up as the losses are, at least 1; 0 of a row without a target."""
+        terms, xp = self.terms(values), module_of(values)
+        size = self.of_sizes(terms)
+        size = xp.where(terms.left_out | ~xp.isfinite(size), 0.0, size)
+        return xp.clip(self.summed(size, len(values)), 1.0, None)
+
+    def of_sizes(self, terms: Terms) -> Array:
+        """The sizes of the terms of each loss, [rows, 1]."""
+        with quiet(terms.logits):
+            lse = self.lse(terms)
+            size = module_of(lse).clip(terms.size + terms.factor * abs(lse - largest(terms.logits)), 1.0, None)
+            return size / terms.first + self.z_loss * lse * lse / terms.last
+
+    def lse(self, terms: Terms) -> Array:
+        """The log-sum-exp in float64, which is exact enough for a bound, [rows, 1]."""
+        top, xp = largest(terms.logits), module_of(terms.logits)
+        with quiet(terms.logits):
+            return top + xp.log(xp.exp(terms.logits - top).sum(axis=1, keepdims=True))
+
+    def bounds(self, values: Array, exact: Scaled, answers: Array, constants: Model) -> Bounds:
+        """The bounds of each loss, or of a sum of losses, in which each may be rounded to the format, with its own roundings."""
+        terms = self.terms(values)
+        if self.reduction == "none":
+            return bounds_of(self.of_errors(terms, answers, constants), answers, exact, constants)
+        with quiet(values):
+            sizes = abs(self.of_float64(values, terms))
+            error = self.of_errors(terms, sizes, constants)
+            if constants.rounds_result:
+                # A loss is rounded before it is divided.
+                error = error + exact.fmt.unit_roundoff * sizes + exact.fmt.least_subnormal / terms.first
+            each = len(sizes) // max(1, len(values))
+            total = self.summed(error, len(values))
+            total += constants.roundoff * ((each + 4) * self.summed(sizes, len(values)) + 2 * abs(answers))
+        return bounds_of(total, answers, exact, constants)
+
+    def of_errors(self, terms: Terms, answers: Array, constants: Model) -> Array:
+        """The largest error of each loss before it is rounded to its format, [rows, 1]; 0 where there is no target."""
+        constants = self.with_logits(constants)
+        with quiet(terms.logits):
+            lse = self.lse(terms)
+            of_lse = self.lse_error(terms, lse, constants)
+            # Products of the terms with weights, 1 - s and s, in whatever order.
+            sizes = terms.size if self.is_plain_in_rows else 3.0 * (terms.size + abs(terms.factor * lse))
+            sizes = sizes / terms.first + self.z_loss * lse * lse / terms.last
+            # Without a z-loss its factor is left out: what it multiplies may overflow.
+            slope = 2.0 * self.z_loss * (abs(lse) + of_lse) / terms.last if self.z_loss else 0.0
+            error = (terms.factor / terms.first + slope) * of_lse
+            if self.smoothing:
+                # Kernels add up the logits, or torch's terms lse - x_j, each as wrong as the log-sum-exp.
+                summed = module_of(lse).maximum(terms.smooth_size, terms.of_mean * (lse + of_lse) - terms.smooth)
+                of_sum = math.expm1(
+                    min(depth(terms.logits.shape[1], constants.lanes) * constants.addition, LARGEST_EXPONENT)
+                )
+                error = error + of_sum * summed / terms.first
+            error = error + constants.roundoff * (4.0 * sizes + 2.0 * abs(answers)) + constants.underflow
+            if constants.rounds_logits:
+                picked = abs(terms.of_target * terms.picked) + terms.smooth_size
+                error = error + (constants.per_logit * picked + constants.logit_error * terms.factor) / terms.first
+        return module_of(error).where(terms.left_out, 0.0, error)
+
+    def with_logits(self, constants: Model) -> Model:
+        """An arithmetic's constants for the loss's logits."""
+        if self.has_head and constants.products:
+            constants = replace(constants, scaling=constants.scaling + constants.products * (1 + constants.exponent))
+        if self.softcap:
+            return options.with_cap(constants, self.softcap)
+        return constants if self.logit_scale == 1 else options.with_scale(constants)
+
+    def lse_error(self, terms: Terms, lse: Array, constants: Model) -> Array:
+        """The largest error of the log-sum-exp, [rows, 1], but for the roundings at its maximum's size without a z-loss."""
+        found = error_of_logarithm(terms.logits, constants)
+        if constants.rounds_logits:
+            found = found + constants.per_logit * abs(largest(terms.logits)) + constants.logit_error
+        if self.z_loss:
+            found = found + constants.roundoff * (4.0 * abs(largest(terms.logits)) + 2.0 * abs(lse))
+        return found
+
+    def undefined(self, values: Array, fmt: Format) -> Array:
+        """Rows of which nothing is demanded, [rows].
+
+        Such is a row of the matrix, or a mean has no divisor, or the terms of the losses overflow before they are divided.
+        """
+        terms, xp = self.terms(values), module_of(values)
+        lost = self.of_undefined(self.rows(values), terms, fmt)[:, None]
+        if self.reduction == "none":
+            return lost[:, 0]
+        if self.reduction == "mean":
+            lost = lost | ~xp.isfinite(terms.first)
+        # The sizes are infinite where terms overflow, and 0 where a convention decides.
+        hidden = xp.isneginf(terms.logits).any(axis=1)[:, None] & bool(self.smoothing)
+        settled = terms.left_out | ~xp.isfinite(largest(terms.logits)) | hidden | xp.isneginf(terms.picked)
+        sizes = xp.where(settled, 0.0, self.of_sizes(terms._replace(first=1.0, last=1.0)))
+        with quiet(values):
+            too_large = self.summed(sizes, len(values))[:, 0] > largest_terms(fmt)
+        return lost.reshape(len(values), self.shape_of(values.shape[1])[0]).any(axis=1) | too_large
+
+    def of_undefined(self, rows: Array, terms: Terms, fmt: Format) -> Array:
+        """Rows of which nothing is demanded by themselves.
+
+        Terms of the loss, or the square of the log-sum-exp, may overflow the type computed in; a soft cap makes a number of an infinity, and a
+        weight of 0 beside a masked logit has no product.
+        """
+        xp, columns = module_of(rows), rows.shape[1]
+        size = xp.where(xp.isfinite(terms.logits), abs(terms.logits), 0.0)
+        largest_size = largest(size)[:, 0]
+        # The smoothed term may be a sum of differences from the maximum.
+        with quiet(rows):
+            size = size.sum(axis=1) + columns * largest_size if self.smoothing else largest_size
+            lost = size * (targets.LARGEST_WEIGHT if self.is_weighted else 1.0) > largest_terms(fmt)
+        if self.z_loss:
+            lost |= size > 0.5 * math.sqrt(2 * largest_terms(fmt))
+        if self.softcap:
+            scaled = largest(xp.where(xp.isfinite(rows), abs(rows), 0.0))[:, 0] * self.logit_scale
+            lost |= xp.isinf(rows).any(axis=1) | (scaled > FLOAT32.max)
+        if self.is_weighted:
+            lost |= (xp.isneginf(rows) & like(rows, self.weights(columns) == 0)).any(axis=1)
+        lost &= not self.is_plain_in_rows
+        if self.has_head:
+            lost |= xp.isinf(rows).any(axis=1)
+        return lost
+
+    def gradient_terms(self, values: Values, constants: Model) -> RowTerms:
+        """The terms of the gradients, with a row of logits for each row of a matrix."""
+        terms, rows, constants = self.terms(values), self.rows(values), self.with_logits(constants)
+        lse, columns = self.lse(terms), rows.shape[1]
+        less = (np.arange(columns) == terms.column) * terms.of_target
+        if self.smoothing:
+            less = less + self.smoothing * self.weights(columns) / columns
+        of_square = 2.0 * self.z_loss / terms.last
+        logit_error = np.zeros(lse.shape)
+        if self.softcap or self.logit_scale != 1:
+            # Beside the logit's own error, those of all others in the sum, whose mean distance from the largest is at most log(n).
+            size = np.abs(terms.logits) + np.abs(largest(terms.logits)) + np.log(max(1, columns))
+            logit_error = np.where(np.isfinite(size), constants.per_logit * size + constants.logit_error, 0.0)
+        return RowTerms(
+            logits=terms.logits,
+            less=less / terms.first,
+            counts=~terms.left_out,
+            factor=terms.factor / terms.first + of_square * lse,
+            factor_size=terms.factor / terms.first + of_square * np.abs(lse),
+            # torch adds up the gradients of all columns' terms, in any order.
+            factor_error=of_square * self.lse_error(terms, lse, constants)
+            + columns * constants.addition * terms.of_mean / terms.first,
+            slope=options.slope(rows * self.logit_scale, self.softcap) if self.softcap else np.ones((1, 1)),
+            logit_error=logit_error,
+            scale=self.logit_scale,
+        )
+
+
+def largest_terms(fmt: Format) -> float:
+    """The largest sum of a loss's terms of which an answer is demanded: half of what float32 holds; for float64 the oracle overflows before."""
+    return FLOAT64.max * 2.0**-40 if fmt == FLOAT64 else FLOAT32.max / 2
