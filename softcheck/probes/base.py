@@ -6,8 +6,8 @@ that ends its process costs a ``crash`` on that trial alone.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -147,6 +147,10 @@ class Subject:
     variant: LoadedVariant
     setting: Setting
     device: torch.device
+
+    def calling(self, function: Callable[..., Any]) -> "Subject":
+        """Returns the subject with another function in the variant's place."""
+        return replace(self, variant=replace(self.variant, function=function))
 
 
 class Probe(ABC):

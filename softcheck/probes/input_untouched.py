@@ -10,12 +10,13 @@ from functools import partial
 
 import torch
 
-from softcheck.calling.call import Called, Placed, call, call_on_device, place, to_bits
+from softcheck.calling.call import Called, Placed, call, place, to_bits
 from softcheck.calling.operands import held_by_nobody
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import Repeated, differing, only, ordinary_rows, stopped, unlike
+from softcheck.probes.determinism import repeated
+from softcheck.probes.helpers import call_placed, differing, only, ordinary_rows, stopped
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
@@ -58,31 +59,22 @@ def _placed(subject: Subject, rows: int, columns: int, again: int = 0) -> Placed
 
 def _reused(subject: Subject, columns: int) -> Outcome:
     """Calls three times on one tensor: no call may change it, and the first, which may tune, must agree with the others."""
-    placed = _placed(subject, _ROWS, columns)
+    placed, changed = _placed(subject, _ROWS, columns), list[Violation]()
 
     def again() -> Called:
         with nan_filled():
-            return call(subject.variant.function, placed, subject.setting.operation)
+            called = call(subject.variant.function, placed, subject.setting.operation)
+        changed.extend(only(called.violations, *_CHANGED))
+        return called
 
-    called = [again() for _ in range(3)]
-    ended = next((each for each in called if each.output is None), None)
-    changed = [only(each.violations, *_CHANGED) for each in called]
-    if ended is not None or any(changed):
-        return stopped(ended) if ended is not None else Outcome(violations=next(filter(None, changed)))
-    first, second, third = called
-    message = "the first call on a tensor differs from the second, and later ones agree"
-    # A variant that varies by itself is for another probe to find.
-    one, other = Repeated(lambda: third, second), Repeated(lambda: first, first)
-    found = unlike(one, other, FindingKind.NONDETERMINISTIC, message, subject.setting.fmt)
-    return found if found is not None and Repeated(again, third).repeats(subject.setting.fmt) else Outcome()
+    outcome = repeated(again(), again, subject, 3, "call {} on one tensor differs from the first")
+    return Outcome(violations=tuple(changed[:1]), fatal=outcome.fatal) if changed else outcome
 
 
 def _returned(subject: Subject, columns: int) -> Outcome:
     """Checks that the output has memory of its own, and that a later call on other data leaves it unchanged."""
     fmt, kept = subject.setting.fmt, _placed(subject, _ROWS, columns)
-    call_here = partial(call_on_device, subject.variant.function, operation=subject.setting.operation)
-    with nan_filled():
-        first = call_here(kept)
+    first = call_placed(subject, kept)
     if first.output is None:
         return stopped(first)
     before, storage = to_bits(first.output, fmt), first.output.untyped_storage().data_ptr()
@@ -90,8 +82,7 @@ def _returned(subject: Subject, columns: int) -> Outcome:
         return _reuse("the output lies in the input's memory")
     for rows in (_ROWS, 1):
         # The same shape, for buffers kept by shape, and fewer rows, for a buffer kept for the largest input.
-        with nan_filled():
-            later = call_here(_placed(subject, rows, columns, again=1))
+        later = call_placed(subject, _placed(subject, rows, columns, again=1))
         if later.output is None:
             return stopped(later)
         message = f"an output changed when the variant was called again, on other data of shape [{rows}, {columns}]"
@@ -113,8 +104,7 @@ def _called(way: str, subject: Subject) -> Outcome:
     if way == _IN_A_MODEL:
         made = placed.view.requires_grad_().clone()
         placed = replace(placed, view=made, storage=made.detach().view(-1))
-    with nan_filled(), torch.no_grad() if way == _IN_A_MODEL else held_by_nobody():
-        returned = call_on_device(subject.variant.function, placed, subject.setting.operation)
-    if returned.output is None:
-        return stopped(returned)
-    return Outcome(violations=only(returned.violations, *_CHANGED))
+    with torch.no_grad() if way == _IN_A_MODEL else held_by_nobody():
+        returned = call_placed(subject, placed)
+    is_over = returned.output is None
+    return stopped(returned) if is_over else Outcome(violations=only(returned.violations, *_CHANGED))

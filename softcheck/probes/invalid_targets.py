@@ -17,7 +17,7 @@ from softcheck.calling.call import Called
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import Repeated, ordinary_rows, prefixed, unlike
-from softcheck.probes.memory.bands import CANARIES, ORDINARY, call_in_bands, on_host
+from softcheck.probes.memory.guard_bands import CANARIES, ORDINARY, call_in_bands, on_host
 from softcheck.probes.outcome import Outcome
 
 _READ = (

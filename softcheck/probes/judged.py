@@ -1,9 +1,9 @@
 """Calls together with the judgement of their outputs, which is made on the device as far as that is quicker."""
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -13,7 +13,6 @@ from softcheck.calling.call import (
     Launched,
     all_to_bits,
     launch,
-    modifications,
     place,
     raised,
     synchronize,
@@ -26,7 +25,7 @@ from softcheck.judge.by_contract import by_contract, judge_call, judge_in_place
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import Attempt, diagnose
-from softcheck.probes.helpers import screened
+from softcheck.probes.helpers import right_where_it_lies, screened
 from softcheck.probes.poison import nan_filled
 
 MOST = 32
@@ -70,7 +69,7 @@ class _Made:
     layout: Layout
     launched: Launched
     flags: torch.Tensor | None = None
-    """Bool [2] on the device of an answer that is looked at there: the input is unchanged; all rows surely keep their bounds."""
+    """Bool [2] on the device of an answer: the input is unchanged; all rows surely keep their bounds, as far as it was looked at there."""
 
     def judged(self, violations: tuple[Violation, ...]) -> Judged:
         return Judged(self.launched.output, violations, self.launched.fatal)
@@ -123,7 +122,7 @@ class Calls:
                 self._crash = launched.broken[0]
                 return
             if launched.output is not None:
-                flags = self._flags(launched, bits)
+                flags = self._flags(launched, launched.output)
                 if self._most > 1:
                     launched = replace(launched, output=launched.output.detach().clone())
                 self._made[-1] = _Made(size, bits, layout, launched, flags)
@@ -137,21 +136,16 @@ class Calls:
                 raise
             self._crash = violation
 
-    def _flags(self, launched: Launched, bits: Bits) -> torch.Tensor | None:
-        """Returns the flags of an answer that is looked at on the device; None for a small one."""
-        placed, output = launched.placed, launched.output
-        assert output is not None
-        # The storage of packed rows holds nothing else.
-        is_packed = placed.storage.numel() == bits.size and placed.view.is_contiguous()
-        if is_packed and max(bits.nbytes, output.nbytes) <= self._echo_bytes:
-            return None
-        unchanged = launched.unchanged()
-        passes = (
-            screened(self._subject, placed.view, output, placed.fmt).all()
-            if self._screens
-            else torch.zeros_like(unchanged)
-        )
-        return torch.stack([unchanged, passes])
+    def _flags(self, launched: Launched, output: torch.Tensor) -> torch.Tensor:
+        """Returns the flags of an answer; the host looks at the rows of a small one."""
+        unchanged, placed = launched.unchanged(), launched.placed
+        if not self._screens or self._is_small(launched):
+            return torch.stack([unchanged, torch.zeros_like(unchanged)])
+        return torch.stack([unchanged, screened(self._subject, placed.view, output, placed.fmt).all()])
+
+    def _is_small(self, launched: Launched) -> bool:
+        output = launched.output
+        return output is not None and max(launched.placed.view.nbytes, output.nbytes) <= self._echo_bytes
 
     def settle(self) -> list[tuple[int, Judged]]:
         """Returns each call made since the last time, by size and in order, with its violations.
@@ -181,102 +175,74 @@ class Calls:
         return [*before, (lost.size, Judged(None, violations, fatal=True))]
 
     def _settled(self, made: Sequence[_Made]) -> list[tuple[int, Judged]]:
-        fmt = self._subject.setting.fmt
-        on_device = [one for one in made if one.flags is not None]
-        small = [one for one in made if one.flags is None and one.launched.output is not None]
-        flags = [one.flags for one in on_device if one.flags is not None]
-        looked_at = dict(zip(map(id, on_device), torch.stack(flags).tolist() if flags else [], strict=True))
         # A transfer waits for the device: those of all calls are made in one.
-        unread = [*small, *(one for one in on_device if not looked_at[id(one)][1])]
-        outputs = all_to_bits([one.launched.output for one in unread if one.launched.output is not None], fmt)
-        read = dict(zip(map(id, unread), outputs, strict=True))
-        stored = dict(
-            zip(map(id, small), all_to_bits([one.launched.placed.storage for one in small], fmt), strict=True)
-        )
-        return [(one.size, self._looked_at(one, looked_at.get(id(one)), stored, read)) for one in made]
-
-    def _looked_at(
-        self, one: _Made, flags: list[bool] | None, stored: Mapping[int, Bits], read: Mapping[int, Bits]
-    ) -> Judged:
-        """Returns a call's judgement by its flags, and by its storage and its output if these were read."""
-        found: tuple[Violation, ...] = ()
-        if id(one) in stored:
-            found = modifications(one.bits.ravel(), stored[id(one)], one.launched.placed)
-        elif flags is not None and not flags[0]:
-            found = one.launched.modified()
-        violations = (*found, *one.launched.broken, *one.launched.changed)
-        if id(one) in read and not (id(one) in stored and self._passes_here(one, read[id(one)])):
-            violations += self._wrong(one, read[id(one)])
-        return one.judged(violations)
+        flags = [one.flags for one in made if one.flags is not None]
+        told = iter(torch.stack(flags).tolist() if flags else [])
+        looked_at = [(True, True) if one.flags is None else next(told) for one in made]
+        unread = [one.launched.output for one, (_, passes) in zip(made, looked_at, strict=True) if not passes]
+        read = iter(all_to_bits([output for output in unread if output is not None], self._subject.setting.fmt))
+        found = []
+        for one, (is_unchanged, passes) in zip(made, looked_at, strict=True):
+            modified = () if is_unchanged else one.launched.modified()
+            violations = (*modified, *one.launched.broken, *one.launched.changed)
+            output = None if passes else next(read)
+            if output is not None and not self._passes_here(one, output):
+                violations += self._wrong(one, output)
+            found.append((one.size, one.judged(violations)))
+        return found
 
     def _passes_here(self, one: _Made, output: Bits) -> bool:
         """True if a screen on the host passes all rows of a small output."""
         fmt, host = self._subject.setting.fmt, torch.device("cpu")
-        return self._screens and bool(
+        is_looked_at = self._screens and self._is_small(one.launched)
+        return is_looked_at and bool(
             screened(
                 self._subject, to_tensor(one.bits, fmt, host), to_tensor(output, format_of(output, fmt), host), fmt
             ).all()
         )
 
-    def _judge(self, made: _Made, output: Bits, rows: Any = slice(None)) -> Measurement:
-        """Judges all rows of a call, or those that an index chooses."""
-        subject, of_library = self._subject, made.launched.of_cpu_library
-        fmt = subject.setting.fmt
-        return judge_call(
-            subject.variant, made.bits[rows], output[rows], fmt, subject.device, of_cpu_library=of_library
-        )
-
-    def _others_pass(self, made: _Made, output_bits: Bits) -> bool:
-        """True if the judge passes the rows that the screen does not pass, and these are few.
-
-        A screen may pass no row with NaN or +inf, and the judge need not read all other rows for one of these.
-        """
-        if not self._screens:
-            return False
-        assert made.launched.output is not None
-        placed = made.launched.placed
-        others = ~screened(self._subject, placed.view, made.launched.output, placed.fmt).cpu().numpy()
-        is_few = int(others.sum()) * made.bits.shape[1] <= _MANY_ELEMENTS and 2 * int(others.sum()) < len(others)
-        return is_few and not self._judge(made, output_bits, others).violations
-
     def _wrong(self, made: _Made, output_bits: Bits) -> tuple[Violation, ...]:
         """Returns the judge's violations for an output that the screen does not pass."""
-        setting, bits, output = self._subject.setting, made.bits, made.launched.output
-        if output is None or (bits.nbytes > self._echo_bytes and self._others_pass(made, output_bits)):
+        subject, setting, bits = self._subject, self._subject.setting, made.bits
+        launched, fmt = made.launched, setting.fmt
+        x, output = launched.placed.view, launched.output
+        is_large = self._screens and bits.nbytes > self._echo_bytes
+        if output is None or (is_large and right_where_it_lies(subject, x, output, bits, output_bits, launched, fmt)):
             return ()
+
+        def judge_bits(found: Bits, most: int | None = None) -> Measurement:
+            of_library = launched.of_cpu_library
+            return judge_call(
+                subject.variant, bits[:most], found[:most], fmt, subject.device, of_cpu_library=of_library
+            )
+
         # A finding needs a few of many wrong heads, and each judgement of all of them may take a minute.
-        few = max(1, _MOST_NUMBERS // max(1, output_bits[:1].size))
-        has_more = setting.operation.parts is not None and len(bits) > few
-        of_few = self._judge(made, output_bits, slice(few)) if has_more else None
-        if of_few is not None and not of_few.violations:
-            of_few = None
-
-        def judge_bits(found: Bits) -> Measurement:
-            return self._judge(made, found, slice(None if of_few is None else few))
-
+        few: int | None = max(1, _MOST_NUMBERS // max(1, output_bits[:1].size))
+        has_more = setting.operation.parts is not None and len(bits) > (few or 0)
+        measured = judge_bits(output_bits, few) if has_more else None
+        if measured is None or not measured.violations:
+            few = None
+            if setting.on_gpu and bits.size > _MANY_ELEMENTS:
+                values, answer = x.contiguous(), output.contiguous()
+                measured = by_contract(
+                    subject.variant,
+                    fmt,
+                    (bits.shape[0], bits.shape[1]),
+                    subject.device,
+                    lambda arithmetic: judge_in_place(subject.variant, values, answer, fmt, arithmetic),
+                )
+            else:
+                measured = judge_bits(output_bits)
         attempt = Attempt(
             function=self._function,
             operation=setting.operation,
             bits=bits,
-            fmt=setting.fmt,
+            fmt=fmt,
             layout=made.layout,
-            device=self._subject.device,
+            device=subject.device,
             output=output_bits,
-            judge=judge_bits,
+            judge=partial(judge_bits, most=few),
         )
-        if of_few is not None:
-            measured = of_few
-        elif setting.on_gpu and bits.size > _MANY_ELEMENTS:
-            variant, x = self._subject.variant, made.launched.placed.view.contiguous()
-            measured = by_contract(
-                variant,
-                setting.fmt,
-                (bits.shape[0], bits.shape[1]),
-                self._subject.device,
-                lambda arithmetic: judge_in_place(variant, x, output.contiguous(), setting.fmt, arithmetic),
-            )
-        else:
-            measured = judge_bits(output_bits)
         return diagnose(attempt, measured).violations
 
 

@@ -45,7 +45,7 @@ class RandomRows(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Bit patterns that stood where their shares show."""
 
     def plus(self, other: "RandomRows") -> "RandomRows":
-        """Both together."""
+        """Returns both together."""
         return RandomRows(
             elements=self.elements + other.elements,
             rows=self.rows + other.rows,
@@ -103,44 +103,49 @@ class Coverage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return 100.0 * self.run / self.lines if self.lines else 100.0
 
 
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Seen(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The part of a trial's outcome that is also one of its probe's conclusion, from all trials together."""
+
+    properties: dict[str, bool] = {}
+    """Properties that are reported without being promised, e.g. ``batch_invariant``; True if every trial that looked showed it."""
+    varied: tuple[str, ...] = ()
+    """Options of the function, and parameters of the operation, that had other values than usual in calls that were judged."""
+    arithmetic: KernelArithmetic | None = None
+    """The arithmetic of the kernels that were called, if it was read."""
+    sampled: RandomRows | None = None
+    """The extent of random rows, if some were drawn."""
+    regimes: tuple[SeenRegime, ...] = ()
+    """Regimes that were found, in a conclusion those of the smallest shapes first."""
+    code: tuple[CodeLine, ...] = ()
+    """Lines of the variant's own code; none if nobody looked, or the source is unknown."""
+    branches: tuple[Branch, ...] = ()
+    """Conditions of the variant's own code."""
+    lines: tuple[Line, ...] = ()
+    """Files and numbers of lines that calls ran: a trial's, and the variant's others in the process before it."""
+    arcs: tuple[Arc, ...] = ()
+    """Ways on from conditions that calls took, where it was looked at."""
+    counts_all_calls: bool = False
+    """True if every call's lines are counted, as from Python 3.12 on; set by the trial that looked for regimes."""
+    tried: tuple[tuple[int, int], ...] = ()
+    """Rows and columns of each shape that was judged, once."""
+    failing: dict[FindingKind, tuple[tuple[int, int], ...]] = {}
+    """Shapes that broke a promise, by kind; a trial's ``violations`` hold each kind at the shape of fewest elements."""
+
+
+class Outcome(Seen, frozen=True, omit_defaults=True, kw_only=True):
     """The outcome of one trial. It is small, since it crosses a pipe and is journalled."""
 
     violations: tuple[Violation, ...] = ()
     skipped: str | None = None
     """The reason why the trial could not be made here, e.g. too little memory."""
-    properties: dict[str, bool] = {}
-    """Properties that are reported without being promised, e.g. ``batch_invariant``; True if this trial showed it."""
-    varied: tuple[str, ...] = ()
-    """Options of the function, and parameters of the operation, that had other values than usual in calls that were judged."""
     fatal: bool = False
     """True if the process can't continue after the trial: it ended, or its device can't be used any more."""
     note: str | None = None
     """A remark on what the trial saw and nobody promises."""
-    tried: tuple[tuple[int, int], ...] = ()
-    """Rows and columns of each shape that was judged, once."""
-    failing: dict[FindingKind, tuple[tuple[int, int], ...]] = {}
-    """Shapes that broke a promise, by kind; ``violations`` holds each kind at the shape of fewest elements."""
     paths: tuple[str, ...] = ()
     """The name of each shape's path, "" if it is unknown; none if nothing was explored."""
-    regimes: tuple[SeenRegime, ...] = ()
-    """Regimes that the trial found."""
-    code: tuple[CodeLine, ...] = ()
-    """Lines of the variant's own code, from the trial that looked for regimes."""
-    branches: tuple[Branch, ...] = ()
-    """Conditions of the variant's own code, from the same trial."""
-    lines: tuple[Line, ...] = ()
-    """Files and numbers of lines that calls ran: the trial's, and the variant's others in the process before it."""
-    arcs: tuple[Arc, ...] = ()
-    """Ways on from conditions that the trial's calls took, where it looked."""
-    counts_all_calls: bool = False
-    """True if every call's lines are counted, as from Python 3.12 on; set by the trial that looked for regimes."""
     is_cut: bool = False
     """True if the trial's budget, or the device's memory, left out some of its calls or all of them."""
-    arithmetic: KernelArithmetic | None = None
-    """The arithmetic of the kernels that the trial called, if it read them."""
-    sampled: RandomRows | None = None
-    """The extent of random rows, if the trial drew them."""
     ways: tuple[str, ...] = ()
     """The circumstances of each violation, as ``softcheck.probes.space`` writes them; none where the trial's label says them."""
     witnesses: dict[FindingKind, str] = {}
@@ -158,7 +163,7 @@ class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
     """The trial's own label, where ``label`` names one call of several that the trial made."""
 
 
-class Conclusion(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Conclusion(Seen, frozen=True, omit_defaults=True, kw_only=True):
     """A probe's conclusion on one variant in one dtype."""
 
     findings: tuple[Shown, ...] = ()
@@ -172,30 +177,6 @@ class Conclusion(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Reasons of the trials that were not made, each once."""
     notes: tuple[str, ...] = ()
     """Remarks of the trials on what nobody promises, each once."""
-    varied: tuple[str, ...] = ()
-    """Options and parameters that had other values than usual in some trial's judged calls."""
-    properties: dict[str, bool] = {}
-    """True for each property that was shown by every trial that looked for it."""
-    arithmetic: KernelArithmetic | None = None
-    """The arithmetic of the variant's kernels, from all trials together."""
-    sampled: RandomRows | None = None
-    """The extent of random rows of all trials together; None if none drew any."""
-    regimes: tuple[SeenRegime, ...] = ()
-    """The variant's regimes, those of the smallest shapes first."""
-    code: tuple[CodeLine, ...] = ()
-    """Lines of the variant's own code; none if the probe did not look, or the source is unknown."""
-    branches: tuple[Branch, ...] = ()
-    """Conditions of the variant's own code."""
-    lines: tuple[Line, ...] = ()
-    """Files and numbers of lines that the trials' calls ran."""
-    arcs: tuple[Arc, ...] = ()
-    """Ways on from conditions that the trials' calls took."""
-    counts_all_calls: bool = False
-    """True if every call's lines are counted."""
-    tried: tuple[tuple[int, int], ...] = ()
-    """Rows and columns of each shape that a probe over shapes judged."""
-    failing: dict[FindingKind, tuple[tuple[int, int], ...]] = {}
-    """Shapes that broke a promise, by kind."""
 
 
 def coverage_of(conclusions: Iterable[Conclusion]) -> Coverage | None:

@@ -1,11 +1,94 @@
-"""Poison for memory that torch hands out uninitialised, so that an unwritten output shows."""
+"""What the memory that torch hands out to a variant holds: poison, so that an unwritten output shows, or what a policy puts there.
 
-from collections.abc import Iterator
+Functions of torch are replaced by name. Code that took its own reference to one earlier escapes, as does torch's own C++; users of
+``handing_out`` report where it could not act. A dispatch mode would miss nothing, but torch.compile gives a function up for good if
+it meets the function under one. The replacements are made once: torch.compile guards on them, and would compile anew for new ones.
+"""
+
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import Any
 
 import torch
+from torch.utils._device import _device_constructors  # no public way to have the list made
 
-from softcheck.probes.allocation import fill_bytes, handing_out
+# torch lists the functions that ``with torch.device(...)`` acts on at the first use, and must find its own functions.
+_device_constructors()
+
+Policy = Callable[[torch.Tensor, bool], torch.Tensor]
+"""Returns the tensor to hand out in place of a tensor. The flag is True if the function promises the tensor's
+contents."""
+
+_policy: Policy | None = None
+
+
+@contextmanager
+def handing_out(policy: Policy) -> Iterator[None]:
+    """Passes every dense tensor that torch's allocating functions return to Python code through the policy."""
+    global _policy  # noqa: PLW0603 - the replacements are made once and must find the policy of the moment
+    outer = _policy
+    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in _REPLACED]
+    for owner, name, replacement in _REPLACED:
+        setattr(owner, name, replacement)
+    _policy = policy
+    try:
+        yield
+    finally:
+        _policy = outer
+        for owner, name, original in originals:
+            setattr(owner, name, original)
+
+
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor's storage as uint8, in the same memory."""
+    return torch.tensor([], dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+
+
+def _passing(original: Callable[..., Any], *, initialised: bool) -> Callable[..., Any]:
+    @wraps(original)
+    def hand_out(*arguments: Any, **options: Any) -> Any:
+        result = original(*arguments, **options)
+        if torch.compiler.is_compiling() or _policy is None or not _has_memory_of_its_own(result, options):
+            return result
+        policy = _policy
+        with handing_out(as_it_is):
+            return policy(result, initialised)
+
+    return hand_out
+
+
+def _has_memory_of_its_own(result: Any, options: dict[str, Any]) -> bool:
+    """True if a policy may replace the tensor's memory.
+
+    Fake tensors have none, and an ``out`` belongs to the caller.
+    """
+    return (
+        type(result) is torch.Tensor
+        and result.layout == torch.strided
+        and result.device.type != "meta"
+        and result.numel() > 0
+        and options.get("out") is None
+        and not options.get("pin_memory")
+    )
+
+
+def as_it_is(tensor: torch.Tensor, _initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
+    """The policy that changes nothing, for softcheck's own tensors within another policy."""
+    return tensor
+
+
+_REPLACED: tuple[tuple[Any, str, Callable[..., Any]], ...] = tuple(
+    (owner, name, _passing(getattr(owner, name), initialised=initialised))
+    for initialised, names in (
+        (False, ("empty", "empty_like", "empty_strided")),
+        (True, ("zeros", "zeros_like", "ones", "ones_like", "full", "full_like")),
+        (False, ("new_empty", "new_empty_strided")),
+        (True, ("new_zeros", "new_ones", "new_full")),
+    )
+    for owner in ((torch.Tensor,) if names[0].startswith("new_") else (torch,))
+    for name in names
+)
 
 
 @contextmanager
@@ -32,33 +115,19 @@ def nan_filled(*, filling: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def filled(value: float) -> Iterator[None]:
-    """Makes torch hand out uninitialised memory filled with one value. It tells "unwritten" from "computed NaN".
+def filled(value: float, byte: int | None = None) -> Iterator[None]:
+    """Makes torch hand out uninitialised memory that holds one number, or one ``byte`` everywhere. It tells "unwritten" from "computed NaN".
 
-    Integers hold the value rounded up. The replacement acts by name (see ``allocation``): enough to explain a failure,
-    not to judge alone.
+    Integers hold the number rounded up. The replacement acts by name: enough to explain a failure, not to judge alone.
     """
-
-    def fill(tensor: torch.Tensor, initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
-        if not initialised:
-            tensor.fill_(value if tensor.is_floating_point() else int(value) + 1)
-        return tensor
-
-    with handing_out(fill):
-        yield
-
-
-@contextmanager
-def filled_with_bytes(byte: int) -> Iterator[None]:
-    """Makes torch hand out uninitialised memory that holds one byte everywhere. Acts by name, like ``filled``."""
 
     def fill(tensor: torch.Tensor, initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
         if initialised:
             return tensor
-        if tensor.dtype == torch.bool:
-            # A bool of any other byte than 0 and 1 has undefined effects.
-            return tensor.fill_(True)
-        fill_bytes(tensor, byte)
+        if byte is None:
+            return tensor.fill_(value if tensor.is_floating_point() else int(value) + 1)
+        # A bool of any other byte than 0 and 1 has undefined effects.
+        (tensor if tensor.dtype == torch.bool else bytes_of(tensor)).fill_(byte)
         return tensor
 
     with handing_out(fill):

@@ -42,7 +42,7 @@ _OF_BATCHES, _OF_BATCHES_ON_GPU = (100, 700), (37, 1000, 8191)
 
 Places = NDArray[np.int64]
 
-_ORDERS: Mapping[str, tuple[str, Callable[[Values, int], Places]]] = {
+ORDERS: Mapping[str, tuple[str, Callable[[Values, int], Places]]] = {
     "reversed": ("reversed", lambda row, _: np.arange(row.size)[::-1]),
     "descending": ("by descending logits of the first row", lambda row, _: np.argsort(row, kind="stable")[::-1]),
     "rotated": ("rotated by one", lambda row, _: np.roll(np.arange(row.size), 1)),
@@ -50,6 +50,7 @@ _ORDERS: Mapping[str, tuple[str, Callable[[Values, int], Places]]] = {
     "ascending": ("by ascending logits of the first row", lambda row, _: np.argsort(row, kind="stable")),
     "shuffled": ("shuffled", lambda row, seed: np.random.default_rng(seed).permutation(row.size)),
 }
+"""Orders of columns with words for each, from the first row and a seed."""
 _SIDES: Mapping[str, Callable[[int], Places]] = {
     "leading": lambda columns: np.arange(columns - _PADDED, columns),
     "trailing": lambda _: np.arange(_PADDED),
@@ -125,13 +126,13 @@ def _shifted(setting: Setting, shift: float) -> RelatedRows:
 
 
 def _orders(setting: Setting) -> Iterable[tuple[str, str]]:
-    return [(name, name) for name in [*_ORDERS][: 2 if setting.quick else None]] if setting.takes(_PERMUTED) else []
+    return [(name, name) for name in [*ORDERS][: 2 if setting.quick else None]] if setting.takes(_PERMUTED) else []
 
 
 def _permuted(setting: Setting, name: str) -> RelatedRows:
     columns = _PERMUTED_ON_GPU if setting.on_gpu and setting.takes(_PERMUTED_ON_GPU) else _PERMUTED
     bits = ordinary_rows(64 if setting.on_gpu else 2, columns, setting.fmt, setting.seed)
-    words, order_of = _ORDERS[name]
+    words, order_of = ORDERS[name]
     order = order_of(decode(bits, setting.fmt)[0], setting.seed)
     return RelatedRows(f"columns {words}", bits, bits[:, order], of_plain=order)
 

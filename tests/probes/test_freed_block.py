@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from softcheck.probes.memory.bands import Hole
+from softcheck.probes.memory.guard_bands import Hole
 
 SIZES = (774, 7182, 540804 // 2)
 

@@ -8,7 +8,7 @@ import torch
 from probe_helpers import conclusion, kinds
 
 from softcheck import variant
-from softcheck.probes.memory.bands import CANARIES, MARGIN, Bands
+from softcheck.probes.memory.guard_bands import CANARIES, MARGIN, Bands
 
 
 def beyond(x, before, after):
@@ -229,7 +229,7 @@ def test_what_else_goes_wrong_with_bands_is_not_hidden(monkeypatch):
 
 def test_functions_that_act_on_a_device_context_are_torchs_own_even_if_first_asked_for_in_a_probe():
     code = (
-        "import torch\nfrom softcheck.probes.allocation import handing_out\n"
+        "import torch\nfrom softcheck.probes.poison import handing_out\n"
         "def made():\n    with torch.device('meta'):\n        return torch.empty(2).device.type\n"
         "with handing_out(lambda tensor, initialised: tensor):\n    print(made())\nprint(made())\n"
     )

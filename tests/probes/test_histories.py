@@ -10,7 +10,7 @@ import torch
 from probe_helpers import conclusion_of_source, kinds
 
 from softcheck.probes.base import Setting, Subject
-from softcheck.probes.histories.modes import REQUIRES_GRAD, THREAD, fitted, in_mode, modes, together
+from softcheck.probes.histories.modes import PARAMETER, field_of, fitted, in_mode, modes
 from softcheck.probes.histories.player import Copies, Player
 from softcheck.probes.histories.search import _of_fewer_steps, _of_simpler_steps
 from softcheck.probes.histories.steps import Circumstances, Step, circumstances
@@ -43,9 +43,10 @@ def softmax(x):
 def test_autocast_is_to_the_dtype_of_16_bit_inputs():
     named = [mode for group in modes(on_gpu=False, dtype="float16") for mode in group if "autocast" in mode]
     assert named == ["torch.autocast(dtype=torch.float16)"]
-    both = together("torch.no_grad()", "torch.autocast(dtype=torch.bfloat16)")
-    assert fitted(both, "float16") == "torch.no_grad() + torch.autocast(dtype=torch.float16)"
-    assert fitted(both, "float32") == both
+    of_bfloat16 = "torch.autocast(dtype=torch.bfloat16)"
+    assert fitted(of_bfloat16, "float16") == "torch.autocast(dtype=torch.float16)"
+    assert fitted(of_bfloat16, "float32") == of_bfloat16
+    assert BASE.changed({"settings": of_bfloat16, "dtype": "float16"}, 1).settings == fitted(of_bfloat16, "float16")
 
 
 def test_no_attention_is_called_under_autocast():
@@ -156,7 +157,7 @@ def softmax(x):
     found = probed(tmp_path, source)
     assert "nondeterministic" in kinds(found)
     if number == 100:
-        assert "call 100 of a fresh copy" in found.findings[0].violation.message
+        assert "right alone, after 99 times softmax(float32 [1, 77])" in found.findings[0].violation.message
 
 
 @pytest.mark.parametrize("count", [16, 100])
@@ -180,36 +181,37 @@ def softmax(x):
 def test_openings_put_every_circumstance_after_every_other():
     # Each circumstance is known by its number of rows.
     found = Circumstances([[{"rows": rows}] for rows in range(1, 8)], [])
-    histories = [[change["rows"] for change in history] for history in found.opening(5)]
-    assert {pair for history in histories for pair in itertools.pairwise(history)} >= {
-        (first, second) for first in range(1, 8) for second in range(1, 8)
+    first, second = [[change["rows"] for change in history] for history in found.in_a_row(5)]
+    pairs = [[change["rows"] for change in history] for history in found.in_pairs(5)]
+    assert sorted(first) == list(range(1, 8))
+    assert first == second[::-1]
+    assert {pair for history in pairs for pair in itertools.pairwise(history)} == {
+        *itertools.product(range(1, 8), repeat=2)
     }
-    assert [sorted(history) for history in histories[:2]] == [list(range(1, 8))] * 2
-    assert histories[0] == histories[1][::-1]
-    assert {history[0] for history in histories[6:]} == set(range(1, 8))
+    assert {history[0] for history in pairs if history} == set(range(1, 8))
 
 
 def test_rows_with_one_answer_have_columns_in_every_step():
     """A row without columns has no target: torch's kernel of a cross-entropy ends the process there."""
     for name, expected in (("softmax", True), ("cross_entropy", False), ("logsumexp", False)):
         setting = Setting(declaration=Declaration(operation=name), dtype="float32", backend="interpreter")
-        steps = circumstances(setting, BASE, modes(on_gpu=True, dtype=BASE.dtype)).changes
+        steps = circumstances(setting, BASE).changes
         assert any(change.get("columns") == 0 for change in steps) is expected
         assert any(change.get("rows") == 0 for change in steps)
 
 
 def test_a_declared_limit_of_columns_holds_for_every_step():
     setting = Setting(declaration=Declaration(max_columns=129), dtype="float32", backend="interpreter")
-    found = circumstances(setting, BASE, modes(on_gpu=False, dtype=BASE.dtype))
+    found = circumstances(setting, BASE)
     assert max(change.get("columns", 0) for change in [*found.changes, *found.widths]) < 129
     assert {change.get("dtype", "float32") for change in found.changes} == set(Declaration().dtypes)
 
 
 def test_steps_are_left_out_in_halves_and_equal_ones_all_or_one_by_one():
     steps = [replace(BASE, seed=seed, columns=columns) for seed, columns in enumerate([129, 129, 129, 129, 5, 7])]
-    assert [[step.seed for step in each] for each in _of_fewer_steps(steps, 0)] == [[5], [1, 2, 3, 4, 5]]
-    assert [[step.seed for step in each] for each in _of_fewer_steps(steps, 4)] == [[0, 1, 2, 3, 5]]
-    assert list(_of_fewer_steps(steps, 5)) == []
+    assert [[step.seed for step in each] for each in _of_fewer_steps(steps, 0, BASE)] == [[5], [1, 2, 3, 4, 5]]
+    assert [[step.seed for step in each] for each in _of_fewer_steps(steps, 4, BASE)] == [[0, 1, 2, 3, 5]]
+    assert list(_of_fewer_steps(steps, 5, BASE)) == []
 
 
 def test_equal_steps_are_made_simpler_together_and_keep_their_values():
@@ -315,20 +317,32 @@ def softmax(x):
 
 
 def test_two_modes_of_different_kinds_are_met_together():
-    both = together("torch.no_grad()", "torch.autocast(dtype=torch.bfloat16)")
-    assert both == "torch.no_grad() + torch.autocast(dtype=torch.bfloat16)"
-    assert together("torch.no_grad()", "torch.inference_mode()") == "torch.inference_mode()"
-    assert together(REQUIRES_GRAD, THREAD) == THREAD
+    no_grad, autocast = "torch.no_grad()", "torch.autocast(dtype=torch.bfloat16)"
+    step = BASE.changed({field_of(mode): mode for mode in (no_grad, autocast, PARAMETER)}, 1)
+    assert str(step).endswith(f" with {no_grad} + {autocast} + {PARAMETER}")
     seen = []
 
     def look(x):
-        seen.append((torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), x.requires_grad))
+        seen.append((torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")))
         return x
 
-    x = torch.ones(1)
-    in_mode(look, both)(x)
-    in_mode(look, together(REQUIRES_GRAD, "torch.no_grad()"))(x)
-    assert seen == [(False, True, False), (False, False, False)]
+    in_mode(in_mode(look, step.settings), step.mode)(torch.ones(1))
+    assert seen == [(False, True)]
+
+
+def test_what_threads_share_is_found_and_no_variant_is_accused_of_what_it_keeps_for_each(tmp_path):
+    source = """
+import threading
+kept = {shared}
+def softmax(x):
+    kept.weights = torch.exp(x - x.amax(dim=1, keepdim=True))
+    kept.sums = kept.weights.sum(dim=1, keepdim=True)
+    return kept.weights / kept.sums
+"""
+    [shown] = probed(tmp_path, source.format(shared="threading.Thread()")).findings
+    assert shown.violation.kind == "nondeterministic"
+    assert "with four threads at once is wrong, and right alone" in shown.violation.message
+    assert probed(tmp_path, source.format(shared="threading.local()")).findings == ()
 
 
 def test_a_call_that_seems_to_take_long_is_found(tmp_path):

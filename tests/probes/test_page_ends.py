@@ -12,8 +12,7 @@ import torch
 
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting
-from softcheck.probes.memory.page_ends import PROBE
-from softcheck.probes.memory.pages import _MappedRange, bytes_at_an_edge
+from softcheck.probes.memory.page_ends import PROBE, _MappedRange, bytes_at_an_edge
 from softcheck.probes.outcome import Outcome
 from softcheck.variants.declaration import Declaration
 
@@ -35,7 +34,7 @@ def test_all_bytes_can_be_read_and_written(size, at_end):
 @pytest.mark.parametrize(("at_end", "beyond"), [(True, "held.data_ptr() + 774"), (False, "held.data_ptr() - 1")])
 def test_the_next_byte_faults(at_end, beyond):
     script = (
-        "import ctypes, torch\nfrom softcheck.probes.memory.pages import bytes_at_an_edge\n"
+        "import ctypes, torch\nfrom softcheck.probes.memory.page_ends import bytes_at_an_edge\n"
         f"held = bytes_at_an_edge(774, torch.device('cpu'), at_end={at_end})\nctypes.string_at({beyond}, 1)\n"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGSEGV
@@ -93,7 +92,7 @@ def test_a_range_on_a_gpu_is_read_to_its_edges_and_no_further(tmp_path, at_end, 
     script = tmp_path / "peek.py"
     script.write_text(
         "import torch, triton\nimport triton.language as tl\n"
-        "from softcheck.probes.memory.pages import bytes_at_an_edge\n"
+        "from softcheck.probes.memory.page_ends import bytes_at_an_edge\n"
         "@triton.jit\ndef peek(y, x, offset):\n    tl.store(y, tl.load(x + offset))\n"
         f"held = bytes_at_an_edge(774, torch.device('cuda'), at_end={at_end}).fill_(3)\n"
         f"y = torch.zeros(1, dtype=torch.uint8, device='cuda')\npeek[(1,)](y, held, {offset})\nassert int(y) == 3\n"

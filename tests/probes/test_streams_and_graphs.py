@@ -5,7 +5,7 @@ import stand_in_streams
 import torch
 
 from softcheck.probes.base import Setting, Subject
-from softcheck.probes.histories import at_once, modes
+from softcheck.probes.histories import modes
 from softcheck.probes.histories.modes import GRAPH, STREAM, STREAMS
 from softcheck.probes.histories.player import Copies, Player
 from softcheck.probes.histories.steps import Step
@@ -45,8 +45,7 @@ def softmax(x):
 @pytest.fixture(autouse=True)
 def _stand_ins(monkeypatch):
     stand_in_streams.install(monkeypatch)
-    for module in (modes, at_once):
-        monkeypatch.setattr(module, "work", lambda *_, **__: None)
+    monkeypatch.setattr(modes, "work", lambda *_: None)
 
 
 def subject_of(tmp_path, source):
@@ -88,33 +87,6 @@ def test_what_a_replayed_call_leaves_behind_is_found_at_the_next_replay(tmp_path
     assert plain == [set()] * 4
     first, second = played(tmp_path, WORKSPACES_IN_TURN, step(1, mode=GRAPH), step(2, mode=GRAPH))
     assert "ulp_exceeds_bound" in first | second
-
-
-def test_a_graph_is_captured_anew_after_another_shape(tmp_path, monkeypatch):
-    """Memory that a variant keeps for a shape may have moved, which is not accused."""
-    made = []
-
-    class Counted(stand_in_streams.Tape):
-        def __init__(self):
-            super().__init__()
-            made.append(self)
-
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", Counted)
-    subject = subject_of(tmp_path, RIGHT)
-    player = Player(subject, Copies(subject))
-    for each, graphs in [
-        (step(1, mode=GRAPH), 1),
-        (step(2), 1),
-        (step(3, mode=GRAPH, contents="NaN"), 1),
-        (step(4, act="collect"), 1),
-        (step(5, mode=GRAPH), 1),
-        (step(6, columns=77), 1),
-        (step(7, mode=GRAPH), 2),
-        (step(8, act="integers"), 2),
-        (step(9, mode=GRAPH), 3),
-    ]:
-        assert player.make(each) == ()
-        assert len(made) == graphs
 
 
 def test_a_call_that_cannot_be_captured_is_made_as_it_is(tmp_path, monkeypatch):

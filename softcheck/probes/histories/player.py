@@ -3,12 +3,13 @@
 Every output is judged when it comes, and compared with itself at the end.
 """
 
+import functools
 import gc
 import inspect
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -16,27 +17,74 @@ import torch
 
 from oracles.formats import FORMATS, Bits
 from softcheck.calling import activity
-from softcheck.calling.call import Placed, call_on_device, place, to_bits, to_tensor
+from softcheck.calling.call import Placed, place, to_bits, to_tensor
 from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError, UsageError
-from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import differing, wrong_where_it_lies
-from softcheck.probes.histories.clock import TICK, StandInClock
-from softcheck.probes.histories.modes import GRAPH, Function, asks_for_gradient, captured, in_mode, with_gradient
-from softcheck.probes.histories.steps import Step
-from softcheck.probes.poison import nan_filled
-from softcheck.probes.space import strides
+from softcheck.probes.helpers import call_placed, differing, wrong_where_it_lies
+from softcheck.probes.histories.modes import Function, asks_for_gradient, in_mode, with_gradient
+from softcheck.probes.histories.steps import BESIDE, COLLECT, Step
+from softcheck.probes.poison import handing_out
 from softcheck.variants.adapt import Adapted
 from softcheck.variants.registry import load_anew
+
+TICK = 1e-6
+"""Seconds between two readings. A loop that waits comes to its end."""
+
+_REAL: dict[str, Callable[[], Any]] = {
+    name: getattr(time, name)
+    for name in ("time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns")
+}
+
+
+class StandInClock:
+    """A clock of its own, which begins at the machine's time."""
+
+    def __init__(self) -> None:
+        self._begun = {name: read() for name, read in _REAL.items()}
+        self._passed = 0
+        self.tick = TICK
+        """Seconds by which each reading is later than the one before."""
+
+    def move(self, seconds: float) -> None:
+        """Lets so much time pass."""
+        self._passed += int(seconds * 1e9)
+
+    def read(self, name: str) -> Any:
+        """The reading of one of the functions of ``time``."""
+        self.move(self.tick)
+        return self._begun[name] + (self._passed if name.endswith("_ns") else self._passed / 1e9)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Lets the functions of ``time`` read this clock. What is imported meanwhile keeps stand-ins that know the real one."""
+        before = _shown[-1:]
+        _shown[:] = [self]
+        vars(time).update(_STAND_INS)
+        try:
+            yield
+        finally:
+            _shown[:] = before
+            vars(time).update(_STAND_INS if before else _REAL)
+
+
+_shown: list[StandInClock] = []
+"""The clock that is shown now, if one is."""
+
+
+def _stand_in(name: str) -> Callable[[], Any]:
+    return functools.wraps(_REAL[name])(lambda: _shown[0].read(name) if _shown else _REAL[name]())
+
+
+_STAND_INS = {name: _stand_in(name) for name in _REAL}
+
 
 _LEFT_TO_OTHERS = frozenset({FindingKind.STATE_CHANGED, FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.EMPTY_REFUSED})
 """Kinds that other probes and cases look for, and that show whatever was called before."""
 
-
-_TUNED = ("autotune", "load_inline")
-"""Parts of code whose first call measures configurations, or runs a compiler of C++."""
+_COMPILES, _TUNES = ("torch.compile",), ("autotune", "load_inline")
+"""Parts of code whose first call compiles, and on a GPU those whose first call measures configurations, or runs a compiler of C++."""
 
 _SLEPT = 0.1
 """Seconds of the longest pause that is slept through; of a longer one a stand-in clock alone tells."""
@@ -54,19 +102,21 @@ class Copies:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self.are_fresh = not _begins_slowly(subject)
+        slow = (*_COMPILES, *_TUNES) if subject.setting.on_gpu else _COMPILES
+        source = ""
+        with suppress(AttributeError, KeyError, OSError, TypeError):
+            source = inspect.getsource(sys.modules[subject.variant.function.__module__])
+        self.are_fresh = not any(name in source for name in slow)
 
     def one(self) -> Function:
         """Returns one more copy."""
-        function = self._subject.variant.function
-        if not self.are_fresh:
-            return function
-        try:
-            with StandInClock().shown():
-                return load_anew(self._subject.variant, self._subject.device).function
-        except UsageError:
-            self.are_fresh = False
-            return function
+        if self.are_fresh:
+            try:
+                with StandInClock().shown():
+                    return load_anew(self._subject.variant, self._subject.device).function
+            except UsageError:
+                self.are_fresh = False
+        return self._subject.variant.function
 
 
 class Player:
@@ -75,19 +125,17 @@ class Player:
     def __init__(self, subject: Subject, copies: Copies) -> None:
         self._subject = subject
         function = copies.one()
-        function = function.changing(self._kept_operands) if isinstance(function, Adapted) else function
+        self._function = function.changing(self._kept_operands) if isinstance(function, Adapted) else function
         # What outlives a history must not have seen another time.
         self._clock = StandInClock() if copies.are_fresh else None
-        self._function = function if self._clock is None else self._clock.showing(function)
-        self._kind: tuple[object, ...] | None = None
-        """Kind of the last call: a graph is replayed as long as no call of another kind comes between."""
-        self._graph: tuple[torch.Tensor, torch.cuda.CUDAGraph, torch.Tensor] | None = None
         self._last: dict[tuple[object, ...], Placed] = {}
         self._operands: dict[tuple[object, ...], torch.Tensor] = {}
         """Operands of earlier calls by name, shape, strides and dtype."""
         self._rewrites: bool | None = None
         """True while a call gets the operands of an earlier one with new values; None outside of the calls of steps."""
         self._kept: list[tuple[Step, torch.Tensor, Bits]] = []
+        self._right: dict[Step, Bits] = {}
+        """Right answers: equal steps have equal ones."""
         self.fatal = False
         """True if the process can't go on."""
         self.unable: str | None = None
@@ -98,18 +146,17 @@ class Player:
         if step.act != "call":
             self._act(step)
             return ()
-        self._note(step.rows, step.columns, step.dtype, step.layout, step.offset)
         self._let_pass(step)
         bits = step.bits()
         placed = self._placed(step, bits)
         if step.failing:
             with handing_out(failing(step.failing)):
                 self._call_in_vain(placed.view)
-        function = self._replayed if step.mode == GRAPH else in_mode(self._function, step.mode)
+        function = in_mode(in_mode(self._function, step.settings), step.mode)
+        self._rewrites = step.memory == "same"
         try:
-            self._rewrites = step.memory == "same"
-            with nan_filled():
-                returned = call_on_device(function, placed, self._subject.setting.operation)
+            timed = self._subject.calling(self._timed(function))
+            returned = call_placed(timed, placed)
         except UninterpretableError as error:
             self.unable = str(error)
             return ()
@@ -118,9 +165,23 @@ class Player:
         self.fatal |= returned.fatal
         violations = returned.violations
         if returned.output is not None:
-            self._kept.append((step, returned.output, to_bits(returned.output, placed.fmt)))
-            violations += wrong_where_it_lies(self._subject, bits, returned.output, returned, placed.fmt)
+            found = to_bits(returned.output, placed.fmt)
+            self._kept.append((step, returned.output, found))
+            right = self._right.get(step)
+            if right is None or right.tobytes() != found.tobytes():
+                wrong = wrong_where_it_lies(self._subject, bits, returned.output, returned, placed.fmt)
+                violations += wrong
+                self._right |= {} if wrong else {step: found}
         return tuple(v for v in violations if not _is_left_out(v, step))
+
+    def _timed(self, function: Function) -> Function:
+        """Returns the function as it is called while Python's ``time`` reads the stand-in clock, where there is one."""
+
+        def timed(x: torch.Tensor) -> Any:
+            with nullcontext() if self._clock is None else self._clock.shown():
+                return function(x)
+
+        return timed
 
     def _kept_operands(self, _x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Keeps the operands of a step's call; if they are rewritten, those that are kept hold the new values, where they have that shape."""
@@ -141,9 +202,9 @@ class Player:
     def overwritten(self) -> Violation | None:
         """Returns a violation if an output is no longer what it was when it came."""
         for step, output, before in self._kept:
-            now = to_bits(output, FORMATS[step.dtype])
+            fmt = FORMATS[step.dtype]
             message = f"the output of {step} changed after it was returned"
-            found = differing(FindingKind.OUTPUT_REUSED, before, now, FORMATS[step.dtype], message)
+            found = differing(FindingKind.OUTPUT_REUSED, before, to_bits(output, fmt), fmt, message)
             if found is not None:
                 return found
         return None
@@ -153,7 +214,7 @@ class Player:
         key = (step.rows, step.columns, step.dtype, step.layout, step.offset)
         last = self._last.get(key)
         # Expanded rows share their memory, and torch writes to none such.
-        if step.memory == "same" and last is not None and step.layout != strides.EXPANDED:
+        if step.memory == "same" and last is not None and 0 not in last.view.stride():
             # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.
             last.view.data.copy_(to_tensor(bits, fmt, device))
         else:
@@ -161,29 +222,8 @@ class Player:
                 self._last.pop(key, None)
             last = None  # Else what is freed would still be held here.
             last = place(bits, fmt, step.placing(), device)
-        self._last[key] = replace(last, view=with_gradient(last.view, step.mode))
+        self._last[key] = replace(last, view=with_gradient(last.view, step.grad))
         return self._last[key]
-
-    def _note(self, *kind: object) -> None:
-        """Forgets the graph after a call of another kind.
-
-        A variant may move what it keeps for a larger shape, and a graph knows the old place alone. That is not accused here.
-        """
-        if kind != self._kind:
-            self._kind, self._graph = kind, None
-
-    def _replayed(self, x: torch.Tensor) -> Any:
-        """Captures a call in a CUDA graph when it is first made, and replays it from then on, if it can be captured."""
-        if self._graph is None:
-            static = x.detach().clone()
-            try:
-                self._graph = (static, *captured(self._function, static))
-            except Exception:  # noqa: BLE001 - that a call can be captured is not promised
-                return self._function(x)
-        static, graph, output = self._graph
-        static.copy_(x.detach())
-        graph.replay()
-        return output.clone() if isinstance(output, torch.Tensor) else output
 
     def _let_pass(self, step: Step) -> None:
         if step.later <= _SLEPT:
@@ -194,36 +234,18 @@ class Player:
 
     def _act(self, step: Step) -> None:
         device = self._subject.device
-        if step.act == "collect":
+        if step.act == COLLECT:
             self._last.clear()
             gc.collect()
             if device.type == "cuda":
                 torch.cuda.empty_cache()
             return
-        self._note(step.act)
-        x = place(step.bits(), FORMATS[step.dtype], step.placing(), device).view
-        if step.act == "one-dimensional":
-            x = x.flatten()
-        elif step.act == "integers":
-            x = torch.ones(x.shape, dtype=torch.int64, device=device)
-        elif step.act == "undeclared-dtype":
-            x = x.double()
-        self._call_in_vain(x)
+        self._call_in_vain(BESIDE[step.act][1](place(step.bits(), FORMATS[step.dtype], step.placing(), device).view))
 
     def _call_in_vain(self, x: torch.Tensor) -> None:
         """Calls without looking at the answer, since nothing is promised for the call."""
         with preserved(), suppress(Exception), activity.calling():
-            self._function(x)
-
-
-def _begins_slowly(subject: Subject) -> bool:
-    """True if the source of a function's module speaks of what makes a copy's first call slow: on a GPU, tuning is such too."""
-    slow = ("torch.compile", *_TUNED) if subject.setting.on_gpu else ("torch.compile",)
-    try:
-        source = inspect.getsource(sys.modules[subject.variant.function.__module__])
-    except (AttributeError, KeyError, OSError, TypeError):
-        return False
-    return any(name in source for name in slow)
+            self._timed(self._function)(x)
 
 
 def _is_left_out(violation: Violation, step: Step) -> bool:
@@ -231,7 +253,7 @@ def _is_left_out(violation: Violation, step: Step) -> bool:
     if violation.kind is FindingKind.RAISED:
         # Gradients are not promised: torch's own functions refuse such an input when they write into an `out`. Nor does
         # torch let a tensor that was made in inference mode, such as a kept workspace, be written to outside it.
-        return asks_for_gradient(step.mode) or INFERENCE_TENSOR in violation.message
+        return asks_for_gradient(step.grad) or INFERENCE_TENSOR in violation.message
     return violation.kind in _LEFT_TO_OTHERS
 
 

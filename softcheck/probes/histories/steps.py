@@ -1,29 +1,32 @@
 """Steps of a history of calls, and the opening, which puts every circumstance of a call before and after every other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import cycle
 from typing import Any
 
 import numpy as np
+import torch
 
 from oracles.formats import FORMATS, Bits, decode, encode
 from softcheck.cases.case import Layout
 from softcheck.probes.base import Setting
-from softcheck.probes.histories.modes import GRAPH, PARAMETER, fitted, together
+from softcheck.probes.histories.modes import GRAPH, PARAMETER, field_of, fitted, modes
 from softcheck.probes.space import contents, strides
 
-BESIDE = {
-    "collect": "gc.collect() and torch.cuda.empty_cache()",
-    "one-dimensional": "{function}(one dimension), whatever it gives",
-    "integers": "{function}(int64), whatever it gives",
-    "undeclared-dtype": "{function}(float64, which is not declared), whatever it gives",
+COLLECT = "collect"
+BESIDE: Mapping[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]] = {
+    COLLECT: ("gc.collect() and torch.cuda.empty_cache()", lambda x: x),
+    "one-dimensional": ("{}(one dimension), whatever it gives", torch.Tensor.flatten),
+    "integers": ("{}(int64), whatever it gives", lambda x: torch.ones_like(x, dtype=torch.int64)),
+    "undeclared-dtype": ("{}(float64, which is not declared), whatever it gives", torch.Tensor.double),
 }
-"""Acts beside ordinary calls, in words. Whatever they return or raise is nobody's fault; they must leave no mark."""
+"""Acts beside ordinary calls in words, each with the input of its call. Whatever they return or raise is nobody's fault; they must
+leave no mark."""
 
 JUMPS, FAR_BELOW = "jumps", "far below"
 """Contents beside those of ``space.contents``: rows of several kinds, and a row below every number of float16."""
-_JUMPS = ("growing", "far apart", "peaks")
+_KINDS = {JUMPS: ("growing", "far apart", "peaks"), FAR_BELOW: (contents.PLAIN,)}
 
 _MEMORY = {"same": "the same tensor with new values", "freed": "where a freed tensor lay"}
 
@@ -48,8 +51,12 @@ class Step:
     tensor was freed."""
     failing: int = 0
     """Number of the allocation at which a first attempt at this call runs out of memory; 0 for no such attempt."""
+    grad: str = ""
+    """A mode that asks for a gradient; empty for none."""
+    settings: str = ""
+    """A mode that changes torch's settings; empty for none."""
     mode: str = ""
-    """One of ``modes``; empty for none."""
+    """Another mode; empty for none."""
     later: float = 0.0
     """Seconds that pass before the call; the time of other steps all but stands still."""
     slow: float = 0.0
@@ -60,28 +67,26 @@ class Step:
 
     def __str__(self) -> str:
         if self.act != "call":
-            return BESIDE[self.act].format(function=self.function)
+            return BESIDE[self.act][0].format(self.function)
         told = [f"{self.dtype} [{self.rows}, {self.columns}]"]
         told += [words for words in (self.layout, self.contents) if words not in {strides.PACKED, contents.PLAIN}]
         told += [f"offset {self.offset}"] * bool(self.offset)
         told += [words for memory, words in _MEMORY.items() if memory == self.memory]
         told += [f"at a second attempt, since allocation {self.failing} of the first one failed"] * bool(self.failing)
-        words = f"{self.function}({', '.join(told)}){f' with {self.mode}' if self.mode else ''}"
+        around = " + ".join(filter(None, (self.mode, self.settings, self.grad)))
+        words = f"{self.function}({', '.join(told)}){around and f' with {around}'}"
         words += f" taking {self.slow:g} s between two looks at the clock" * bool(self.slow)
         return f"{words} {self.later:g} s later" if self.later else words
 
     @property
     def alone(self) -> "Step":
         """The same values in the same layout, in fresh memory and in no special mode."""
-        return replace(self, memory="new", mode="", failing=0, later=0.0, slow=0.0)
+        return replace(self, memory="new", grad="", settings="", mode="", failing=0, later=0.0, slow=0.0)
 
-    def changed(self, *changes: Change, seed: int) -> "Step":
-        """Returns the step in circumstances, the later on top of the earlier; two modes that can stand together do."""
-        given = {name: value for change in changes for name, value in change.items()}
-        if "mode" in given:
-            both = together(changes[0].get("mode", ""), given["mode"])
-            given["mode"] = fitted(both, given.get("dtype", self.dtype))
-        return replace(self, **given, seed=seed)
+    def changed(self, change: Change, seed: int) -> "Step":
+        """Returns the step in circumstances, with values of a seed where they name none."""
+        found = replace(self, **{"seed": seed, **change})
+        return replace(found, settings=fitted(found.settings, found.dtype))
 
     def simpler(self, base: "Step") -> list["Step"]:
         """Returns steps of one circumstance fewer each, which is then as an ordinary step has it."""
@@ -97,7 +102,7 @@ class Step:
         """Bit patterns of the input, [rows, columns]; no two steps of a history have equal rows."""
         fmt = FORMATS[self.dtype]
         rng = np.random.default_rng([self.seed, self.rows, self.columns])
-        kinds = _JUMPS if self.contents == JUMPS else (contents.PLAIN if self.contents == FAR_BELOW else self.contents,)
+        kinds = _KINDS.get(self.contents, (self.contents,))
         drawn = [contents.rows_of(kind, self.rows, self.columns, fmt, rng) for kind in kinds]
         bits = drawn[0]
         for place, others in enumerate(drawn):
@@ -129,49 +134,46 @@ class Circumstances:
         """All changes but widths: none first, then the groups' in order."""
         return [{}, *(change for group in self.groups for change in group)]
 
-    def opening(self, seed: int, calm: int = 0) -> list[list[Change]]:
-        """Returns histories, those first that show most for their length.
+    def in_a_row(self, seed: int) -> list[list[Change]]:
+        """Returns two histories that put every circumstance once before and once after every other, in a random order and its reverse."""
+        turns, order = [cycle(group) for group in self.groups], self._order(seed)
+        return [[next(turns[place]) for place in history] for history in (order, order[::-1])]
 
-        The first two put every circumstance once before and once after every other, in a random order and in its
-        reverse. The third goes from another dtype to logits below float16's, the fourth makes ``calm`` ordinary calls before others of all contents, the
-        fifth rewrites tensors that a call has seen and replays a graph, and the sixth returns to widths after many others.
-        Each other history begins with a circumstance of its own, and goes to each later one and back, so that in all
-        of them every circumstance comes right after every other. Random histories would need several times as many
-        calls to meet as many pairs.
+    def special(self, calm: int) -> list[list[Change]]:
+        """Returns histories of a few circumstances each.
+
+        They go from another dtype to logits below float16's, make ``calm`` ordinary calls before others of all contents, and rewrite
+        tensors that a call has seen and replay a graph.
         """
-        order = [int(place) for place in np.random.default_rng(seed).permutation(len(self.groups))]
-        turns = [cycle(group) for group in self.groups]
-        histories = [order, order[::-1]]
-        for index, first in enumerate(order):
-            back_and_forth = [place for later in order[index + 1 :] for place in (later, first)]
-            histories.append([first, first, *back_and_forth])
-        changes = [[next(turns[place]) for place in history] for history in histories]
-        of_dtype, of_contents = (self._only(name) for name in ("dtype", "contents"))
+        of_dtype, of_contents = (
+            [change for change in self.changes if [*change] == [field]] for field in ("dtype", "contents")
+        )
         far_below = [change for change in of_contents if change["contents"] == FAR_BELOW]
+        kept = [change for change in self.changes if change.get("memory") == "same" or change.get("mode") == GRAPH]
         return [
-            *changes[:2],
             [of_dtype[0], *far_below, {}] if of_dtype else [],
             [{}] * calm + of_contents,
-            [
-                *(change for change in self.changes if change.get("memory") == "same" for _ in range(2)),
-                *(
-                    each
-                    for change in self.changes
-                    if change.get("mode") == GRAPH
-                    for each in (change, {}, change, {}, change)
-                ),
-            ],
-            [*self.widths] * 2,
-            *changes[2:],
+            [change for change in kept for _ in range(2)],
         ]
 
-    def _only(self, field: str) -> list[Change]:
-        return [change for change in self.changes if [*change] == [field]]
+    def in_pairs(self, seed: int) -> list[list[Change]]:
+        """Returns a history that comes back to widths after many others, and those in which every circumstance comes right after every other.
+
+        Each begins with a circumstance of its own, and goes to each later one and back. Random histories would need several times
+        as many calls to meet as many pairs.
+        """
+        turns, order = [cycle(group) for group in self.groups], self._order(seed)
+        found: list[list[Change]] = [[*self.widths] * 2]
+        for index, first in enumerate(order):
+            places = [first, first, *(place for later in order[index + 1 :] for place in (later, first))]
+            found.append([next(turns[place]) for place in places])
+        return found
+
+    def _order(self, seed: int) -> list[int]:
+        return [int(place) for place in np.random.default_rng(seed).permutation(len(self.groups))]
 
 
-def circumstances(
-    setting: Setting, base: Step, modes: Sequence[Sequence[str]], beside: Step | None = None
-) -> Circumstances:
+def circumstances(setting: Setting, base: Step, beside: Step | None = None) -> Circumstances:
     """Returns circumstances of a call: sizes, dtypes, layouts, contents, memory, modes, and acts beside calls.
 
     Modes of one group take turns in one circumstance. The size of the step ``beside`` is a circumstance too.
@@ -182,6 +184,8 @@ def circumstances(
     layouts = _each("layout", of_strides if "strided" in declared.layouts else [])
     wider = (1100, 300, 8193) if setting.on_gpu else (1100, 300)
     takes_operands = setting.operation.arguments is not None
+    known = modes(on_gpu=setting.on_gpu, dtype=base.dtype, has_products=setting.has_products)
+    around: list[list[Change]] = [[{field_of(mode): mode} for mode in group] for group in known]
     groups: list[list[Change]] = [
         [{}],
         _each("rows", (3 * rows + 1, 1)),
@@ -196,7 +200,7 @@ def circumstances(
         layouts,
         _each("contents", ("hidden columns", "NaN", "hidden rows", "+inf", contents.HUGE, "peaks", FAR_BELOW)),
         [{"memory": "same"}],
-        [{"memory": "same", "mode": PARAMETER}],
+        [{"memory": "same", "grad": PARAMETER}],
         # Masks change with what is hidden, and what is packed for a call may be kept.
         [{"memory": "same", "contents": "hidden columns"}] if takes_operands else [],
         [{"memory": "same", **layouts[1]}] if takes_operands and layouts else [],
@@ -206,7 +210,7 @@ def circumstances(
         # A width of its own each time: what is kept for a width is made in the attempt that fails.
         [{"failing": 1 + n % 3, "columns": max(columns - 2 - 2 * n, 1)} for n in range(6)],
         _each("act", [act for act in BESIDE if act != "undeclared-dtype" or "float64" not in declared.dtypes]),
-        *(_each("mode", group) for group in modes),
+        *around,
         [] if beside is None else [{"rows": beside.rows, "columns": beside.columns}],
     ]
     taken = [[change for change in group if setting.takes(change.get("columns", columns))] for group in groups]

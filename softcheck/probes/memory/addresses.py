@@ -15,14 +15,14 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits, Format, decode, encode
-from softcheck.calling.call import TORCH_DTYPES, Placed, Returned, call_on_device, is_out_of_memory, to_bits, to_tensor
+from softcheck.calling.call import TORCH_DTYPES, Placed, Returned, is_out_of_memory, to_bits, to_tensor
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.strides import untaken
-from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import (
     call_on,
+    call_placed,
     free_bytes,
     named_operands,
     only,
@@ -32,7 +32,7 @@ from softcheck.probes.helpers import (
     wrong_values,
 )
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.poison import nan_filled
+from softcheck.probes.poison import handing_out
 
 _FAR = 2**30
 """Stride in elements. It is below 2^31, so that Triton passes it in 32 bits, and its double is not."""
@@ -42,6 +42,8 @@ _DENSE_COLUMNS = 1024
 _BLOCK_ROWS = 1024
 _BEYOND = 2**23
 """Elements of a dense tensor beyond 2^31: of a transposed one the whole last column lies there."""
+_FOR_THE_VARIANT = 2**29
+"""Bytes that are left free."""
 _CANARY = 0xC5
 _ABOVE = 1600.0
 """Distance of decoys above the other logits: exponentials vanish beside theirs in every format."""
@@ -61,12 +63,12 @@ class Addresses(Probe):
         of_rows = partial(_far, shape=(3, columns), strides=(_FAR, 1), near=Layout(row_stride=columns + 7))
         of_columns = partial(_far, shape=(2, 3), strides=(8, _FAR), near=Layout(row_stride=8, column_stride=32))
         wanted = [
-            Trial("row-stride-2^30", of_rows) if is_strided else None,
-            Trial("column-stride-2^30", of_columns) if is_strided and setting.takes(3) else None,
-            Trial("dense-2^31", partial(_dense, is_transposed=False)) if is_dense else None,
-            Trial("dense-transposed-2^31", partial(_dense, is_transposed=True)) if is_dense and is_strided else None,
+            (is_strided, Trial("row-stride-2^30", of_rows)),
+            (is_strided and setting.takes(3), Trial("column-stride-2^30", of_columns)),
+            (is_dense, Trial("dense-2^31", partial(_dense, is_transposed=False))),
+            (is_dense and is_strided, Trial("dense-transposed-2^31", partial(_dense, is_transposed=True))),
         ]
-        return [trial for trial in wanted if trial is not None]
+        return [trial for is_wanted, trial in wanted if is_wanted]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Makes one trial; one call if all is well."""
@@ -75,12 +77,58 @@ class Addresses(Probe):
         except (RuntimeError, MemoryError, OSError) as error:
             if not isinstance(error, OSError) and not is_out_of_memory(error):
                 raise
-            return Outcome(skipped=f"elements beyond 2^31: the memory could not be had: {error}")
+            return _left_out(f"the memory could not be had: {error}")
         finally:
             if subject.device.type == "cuda":
                 # These gigabytes would otherwise stay in the caching allocator, out of reach of other processes.
                 torch.cuda.empty_cache()
         return outcome
+
+
+PROBE = Addresses()
+
+
+def _far(subject: Subject, shape: tuple[int, int], strides: tuple[int, int], near: Layout) -> Outcome:
+    """Judges rows or columns that lie far apart; ``near`` has the same order of elements and small strides."""
+    fmt, device, seed = subject.setting.fmt, subject.device, subject.setting.seed
+    bits = ordinary_rows(*shape, fmt, seed)
+    places = np.add.outer(strides[0] * np.arange(shape[0]), strides[1] * np.arange(shape[1]))
+    # A margin for kernels that take the rows for packed and so read on from the first row.
+    extent = int(places.max()) + 1 + bits.size
+    # In front of it there is room for decoys where offsets that wrap at 32 bits point to, if memory allows.
+    base = _LIMIT
+    if device.type == "cuda":
+        lacks = {front: _lack((front + extent) * fmt.itemsize + _FOR_THE_VARIANT, device) for front in (_LIMIT, 0)}
+        if lacks[0] is not None:
+            return _left_out(lacks[0])
+        base = _LIMIT if lacks[_LIMIT] is None else 0
+        storage = torch.empty(base + extent, dtype=TORCH_DTYPES[fmt.name], device=device)
+    elif (memory := untaken(base + extent, TORCH_DTYPES[fmt.name])) is not None:
+        storage = memory
+    else:
+        return _left_out(f"on {sys.platform} memory can't be asked for without being taken")
+    nan = encode(np.array([np.nan]), fmt)[0]
+    storage[base : base + bits.size] = to_tensor(np.full(bits.size, nan, dtype=fmt.storage), fmt, device)
+    wrapping = np.where(places >= _LIMIT, places - _WRAP, places) + base
+    # The matrix that a kernel with wrapped offsets sees.
+    wrapped = np.where(places >= _LIMIT, _decoys(*shape, fmt, seed + 1), bits)
+    if base:
+        storage[torch.from_numpy(wrapping).to(device)] = to_tensor(wrapped, fmt, device)
+    view = storage.as_strided(shape, strides, base)
+    view.copy_(to_tensor(bits, fmt, device))
+    returned = _call(subject, view)
+    if returned.output is None:
+        return _unless_out_of_memory(returned)
+    output = to_bits(returned.output, fmt)
+    caused = _caused(subject, bits, output, returned, near)
+    if caused and base and not wrong_values(subject, wrapped, output, returned):
+        kind, why = FindingKind.OUT_OF_BOUNDS_READ, "32-bit offsets wrap: elements were read 2^32 before their place"
+    else:
+        kind, why = FindingKind.WRONG_LAYOUT, "elements beyond 2^31 were not read from their place"
+    names = named_operands(subject.variant.function, subject.setting.operation)
+    circumstances = f"right with strides {near.strides(shape[1])} of {names}, wrong with {strides}; {why}"
+    found = [msgspec.structs.replace(v, kind=kind, share=None) for v in caused]
+    return Outcome(violations=prefixed(found, circumstances))
 
 
 def _caused(subject: Subject, bits: Bits, output: Bits, returned: Returned, near: Layout) -> list[Violation]:
@@ -93,96 +141,29 @@ def _caused(subject: Subject, bits: Bits, output: Bits, returned: Returned, near
     return [v for v in wrong if v.kind not in also_alone][:1]
 
 
-def _far(subject: Subject, shape: tuple[int, int], strides: tuple[int, int], near: Layout) -> Outcome:
-    """Judges rows or columns that lie far apart; ``near`` has the same order of elements and small strides."""
-    fmt = subject.setting.fmt
-    bits = ordinary_rows(*shape, fmt, subject.setting.seed)
-    places = np.add.outer(strides[0] * np.arange(shape[0]), strides[1] * np.arange(shape[1]))
-    # A margin for kernels that take the rows for packed and so read on from the first row.
-    extent = int(places.max()) + 1 + bits.size
-    storage = _storage(extent + _LIMIT, extent, fmt, subject.device)
-    if isinstance(storage, str):
-        return Outcome(skipped=storage)
-    base = _LIMIT if storage.numel() > extent else 0
-    nan = encode(np.array([np.nan]), fmt)[0]
-    storage[base : base + bits.size] = to_tensor(np.full(bits.size, nan, dtype=fmt.storage), fmt, subject.device)
-    wrapped = _decoys(storage, places, base, subject)
-    view = storage.as_strided(shape, strides, base)
-    view.copy_(to_tensor(bits, fmt, subject.device))
-    returned = _call(subject, view)
-    if returned.output is None:
-        return _unless_out_of_memory(returned)
-    output = to_bits(returned.output, fmt)
-    caused = _caused(subject, bits, output, returned, near)
-    if caused and wrapped is not None and not wrong_values(subject, wrapped, output, returned):
-        kind, why = FindingKind.OUT_OF_BOUNDS_READ, "32-bit offsets wrap: elements were read 2^32 before their place"
-    else:
-        kind, why = FindingKind.WRONG_LAYOUT, "elements beyond 2^31 were not read from their place"
-    names = named_operands(subject.variant.function, subject.setting.operation)
-    circumstances = f"right with strides {near.strides(shape[1])} of {names}, wrong with {strides}; {why}"
-    found = [msgspec.structs.replace(v, kind=kind, share=None) for v in caused]
-    return Outcome(violations=prefixed(found, circumstances))
-
-
-def _decoys(storage: torch.Tensor, places: np.ndarray, base: int, subject: Subject) -> Bits | None:
-    """Puts other values where offsets that wrap at 32 bits point to.
-
-    Returns the matrix that a kernel with wrapped offsets sees, or None if the decoys don't fit into the storage.
-    """
-    wrapping = np.where(places >= _LIMIT, places - _WRAP, places) + base
-    if wrapping.min() < 0:
-        return None
-    fmt = subject.setting.fmt
-    rows, columns = places.shape
-    other = _decoy_rows(rows, columns, fmt, subject.setting.seed + 1)
-    values = to_tensor(other.ravel(), fmt, subject.device)
-    for i in np.flatnonzero(places >= _LIMIT):
-        storage[int(wrapping.ravel()[i])] = values[int(i)]
-    true = ordinary_rows(rows, columns, fmt, subject.setting.seed)
-    seen: Bits = np.where(places >= _LIMIT, other, true)
-    return seen
-
-
-def _decoy_rows(rows: int, columns: int, fmt: Format, seed: int) -> Bits:
+def _decoys(rows: int, columns: int, fmt: Format, seed: int) -> Bits:
     return encode(decode(ordinary_rows(rows, columns, fmt, seed), fmt) + _ABOVE, fmt)
 
 
-def _storage(best: int, least: int, fmt: Format, device: torch.device) -> torch.Tensor | str:
-    """Allocates uninitialised elements: ``best`` many if memory allows, else ``least``.
-
-    Otherwise returns the reason.
-    """
-    dtype = TORCH_DTYPES[fmt.name]
-    if device.type != "cuda":
-        memory = untaken(best, dtype)
-        why = f"elements beyond 2^31: on {sys.platform} memory can't be asked for without being taken"
-        return why if memory is None else memory
+def _lack(needed: int, device: torch.device) -> str | None:
+    """Returns words for bytes that are needed on a GPU, and not free."""
     torch.cuda.empty_cache()
     free = free_bytes(device)
-    for count in (best, least):
-        # Half a GiB is left for the variant.
-        if count * fmt.itemsize + 2**29 <= free:
-            return torch.empty(count, dtype=dtype, device=device)
-    return _too_little(least * fmt.itemsize, free)
+    return f"need {needed / 1e9:.1f} GB of device memory, {free / 1e9:.1f} GB are free" if needed > free else None
 
 
-def _too_little(needed: int, free: int) -> str:
-    return f"elements beyond 2^31: need {needed / 1e9:.1f} GB of device memory, {free / 1e9:.1f} GB are free"
+def _left_out(why: str) -> Outcome:
+    return Outcome(skipped=f"elements beyond 2^31: {why}")
 
 
 def _call(subject: Subject, view: torch.Tensor) -> Returned:
     """Calls the variant without comparing the gigabytes around the input."""
-    nothing = torch.empty(0, dtype=view.dtype, device=view.device)
-    with nan_filled():
-        return call_on_device(
-            subject.variant.function, Placed(view, nothing, subject.setting.fmt), subject.setting.operation
-        )
+    return call_placed(subject, Placed(view, torch.empty(0, dtype=view.dtype, device=view.device), subject.setting.fmt))
 
 
 def _unless_out_of_memory(returned: Returned) -> Outcome:
-    if only(returned.violations, FindingKind.OUT_OF_MEMORY):
-        return Outcome(skipped=f"elements beyond 2^31: {returned.violations[0].message}")
-    return stopped(returned)
+    lacks = only(returned.violations, FindingKind.OUT_OF_MEMORY)
+    return _left_out(lacks[0].message) if lacks else stopped(returned)
 
 
 def _dense(subject: Subject, *, is_transposed: bool) -> Outcome:
@@ -191,17 +172,16 @@ def _dense(subject: Subject, *, is_transposed: bool) -> Outcome:
     One block is repeated, the other one ends the tensor beyond element 2^31, and a decoy lies where a wrapped offset
     points.
     """
-    fmt, device = subject.setting.fmt, subject.device
+    fmt, device, seed = subject.setting.fmt, subject.device, subject.setting.seed
     if device.type != "cuda":
         return Outcome(skipped="a dense tensor of more than 2^31 elements: needs a GPU; it takes 2^21 programs")
     # Input and output, each with as much memory in front of it, and the output as torch first handed it out. A variant
     # that keeps more runs out of memory, which skips the trial.
-    needed = 4 * _WRAP * fmt.itemsize
-    torch.cuda.empty_cache()
-    if needed > (free := free_bytes(device)):
-        return Outcome(skipped=_too_little(needed, free))
-    before, beyond = (ordinary_rows(_BLOCK_ROWS, _DENSE_COLUMNS, fmt, subject.setting.seed + i) for i in range(2))
-    decoy = _decoy_rows(_BLOCK_ROWS, _DENSE_COLUMNS, fmt, subject.setting.seed + 2)
+    lack = _lack(4 * _WRAP * fmt.itemsize, device)
+    if lack is not None:
+        return _left_out(lack)
+    before, beyond = (ordinary_rows(_BLOCK_ROWS, _DENSE_COLUMNS, fmt, seed + i) for i in range(2))
+    decoy = _decoys(_BLOCK_ROWS, _DENSE_COLUMNS, fmt, seed + 2)
     storage = torch.empty(_WRAP + _BEYOND, dtype=TORCH_DTYPES[fmt.name], device=device)
     storage[:_BEYOND].view(-1, *decoy.shape).copy_(to_tensor(decoy, fmt, device))
     view = storage[_LIMIT:].view(-1, _DENSE_COLUMNS)
@@ -209,14 +189,18 @@ def _dense(subject: Subject, *, is_transposed: bool) -> Outcome:
         view = storage[_LIMIT:].view(_DENSE_COLUMNS, -1).t()
     view.view(-1, _BLOCK_ROWS, _DENSE_COLUMNS)[:-1].copy_(to_tensor(before, fmt, device))
     view[-_BLOCK_ROWS:] = to_tensor(beyond, fmt, device)
-    front = _Front()
-    with handing_out(front):
+    canaries: list[torch.Tensor] = []
+    with handing_out(partial(_behind_canaries, canaries)):
         returned = _call(subject, view)
     if returned.output is None:
         return _unless_out_of_memory(returned)
-    overrun = front.overrun()
-    if overrun:
-        return Outcome(violations=overrun)
+    changed = sum(int((each != _CANARY).sum()) for each in canaries)
+    if changed:
+        message = (
+            f"32-bit offsets wrap: {changed} bytes were written 2^32 elements before the output's elements beyond 2^31; "
+            "expected them in the output"
+        )
+        return Outcome(violations=(Violation(FindingKind.OUT_OF_BOUNDS_WRITE, message, count=changed),))
     rows, chosen = view.shape[0], np.r_[0:8, _BLOCK_ROWS - 8 : _BLOCK_ROWS]
     # In the same order of elements: what is wrong of few transposed rows too is not caused by their number.
     near = Layout(row_stride=1, column_stride=len(chosen)) if is_transposed else PACKED
@@ -229,36 +213,11 @@ def _dense(subject: Subject, *, is_transposed: bool) -> Outcome:
     return Outcome()
 
 
-class _Front:
-    """A policy of ``allocation.handing_out`` that puts 2^31 elements in front of each large tensor.
-
-    This memory begins with canaries.
-    """
-
-    def __init__(self) -> None:
-        self._canaries: list[torch.Tensor] = []
-
-    def __call__(self, tensor: torch.Tensor, initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
-        if initialised or tensor.numel() <= _LIMIT:
-            return tensor
-        if not (tensor.is_contiguous() or (tensor.dim() > 1 and tensor.mT.is_contiguous())):
-            return tensor
-        whole = torch.empty(_LIMIT + tensor.numel(), dtype=tensor.dtype, device=tensor.device)
-        canaries = whole[:_BEYOND].view(torch.uint8)
-        canaries.fill_(_CANARY)
-        self._canaries.append(canaries)
-        return whole[_LIMIT:].as_strided(tensor.shape, tensor.stride())
-
-    def overrun(self) -> tuple[Violation, ...]:
-        """Returns a violation if something was written 2^32 elements before its place."""
-        changed = sum(int((canaries != _CANARY).sum()) for canaries in self._canaries)
-        if not changed:
-            return ()
-        message = (
-            f"32-bit offsets wrap: {changed} bytes were written 2^32 elements before the output's elements beyond 2^31; "
-            "expected them in the output"
-        )
-        return (Violation(FindingKind.OUT_OF_BOUNDS_WRITE, message, count=changed),)
-
-
-PROBE = Addresses()
+def _behind_canaries(canaries: list[torch.Tensor], tensor: torch.Tensor, initialised: bool) -> torch.Tensor:  # noqa: FBT001 - a Policy
+    """Puts 2^31 elements in front of a large tensor that torch hands out; they begin with canaries, which are added to a list."""
+    is_dense = tensor.is_contiguous() or (tensor.dim() > 1 and tensor.mT.is_contiguous())
+    if initialised or tensor.numel() <= _LIMIT or not is_dense:
+        return tensor
+    whole = torch.empty(_LIMIT + tensor.numel(), dtype=tensor.dtype, device=tensor.device)
+    canaries.append(whole[:_BEYOND].view(torch.uint8).fill_(_CANARY))
+    return whole[_LIMIT:].as_strided(tensor.shape, tensor.stride())

@@ -3,22 +3,116 @@
 ``guard_bands`` sees that an output depends on what lies beyond them. A kernel that reads there and drops the value,
 as behind a mask that is one column too wide, gives right answers until its input is the last tensor of a page. Then
 the process ends, or a GPU reports an illegal access.
+
+On the CPU pages without any right lie around the tensor's. On a GPU the driver's virtual memory management maps physical
+memory into the middle of a larger range of addresses (CUDA driver API, section "Virtual Memory Management"): what lies
+around it has no memory behind it.
 """
 
-from collections.abc import Mapping, Sequence
+import ctypes
+import mmap
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
 import torch
 
-from softcheck.calling.call import Placed, call_on_device, place, to_tensor
+from softcheck.calling.call import Placed, place
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import only, ordinary_rows, prefixed
-from softcheck.probes.memory.pages import UnmappedError, bytes_at_an_edge
+from softcheck.probes.helpers import call_placed, only, ordinary_rows, prefixed
 from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.poison import nan_filled
+
+_PINNED, _ON_DEVICE, _READ_AND_WRITE = 1, 1, 3
+"""CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE and CU_MEM_ACCESS_FLAGS_PROT_READWRITE."""
+
+_NO_RIGHTS = 0
+"""PROT_NONE, which Python's mmap has no name for."""
+
+
+class UnmappedError(Exception):
+    """Memory of this kind can't be had here; the message says why."""
+
+
+def bytes_at_an_edge(size: int, device: torch.device, *, at_end: bool) -> torch.Tensor:
+    """Returns ``size`` bytes, uint8 [size], next to addresses without memory: behind them ``at_end``, else before them.
+
+    Raises UnmappedError if the system or the driver gives no such memory.
+    """
+    return (_on_gpu if device.type == "cuda" else _on_cpu)(size, device, at_end=at_end)
+
+
+def _on_cpu(size: int, _: torch.device, *, at_end: bool) -> torch.Tensor:
+    if not sys.platform.startswith("linux"):
+        raise UnmappedError(f"pages without rights are asked for on Linux alone; this is {sys.platform}")
+    page = mmap.PAGESIZE
+    body = -(-size // page) * page
+    buffer = mmap.mmap(-1, body + 2 * page)
+    first = torch.frombuffer(buffer, dtype=torch.uint8).data_ptr()
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    for address in (first, first + page + body):
+        if protect(ctypes.c_void_p(address), ctypes.c_size_t(page), _NO_RIGHTS):
+            raise UnmappedError(f"mprotect failed with errno {ctypes.get_errno()}")
+    return torch.frombuffer(buffer, dtype=torch.uint8, count=size, offset=page + (body - size if at_end else 0))
+
+
+class _MappedRange:
+    """A range of addresses, of which the middle alone has memory; given back when nothing refers to it."""
+
+    def __init__(self, size: int, device: int, *, at_end: bool) -> None:
+        self._undo: list[Callable[[], object]] = []
+        driver, none, nothing = _driver(), ctypes.c_ulonglong(0), ctypes.c_size_t(0)
+        step, address, memory = ctypes.c_size_t(), ctypes.c_ulonglong(), ctypes.c_ulonglong()
+        # The driver's CUmemAllocationProp and CUmemAccessDesc: a type, no handles, a place; a place and rights.
+        wanted = struct.pack("iiii16x", _PINNED, 0, _ON_DEVICE, device)
+        access = struct.pack("iii", _ON_DEVICE, device, _READ_AND_WRITE)
+        self._do("cuMemGetAllocationGranularity", ctypes.byref(step), wanted, 0)
+        page = step.value
+        body = ctypes.c_size_t(-(-size // page) * page)
+        around = ctypes.c_size_t(body.value + 2 * page)
+        self._do("cuMemAddressReserve", ctypes.byref(address), around, nothing, none, none)
+        self._undo.append(lambda: driver.cuMemAddressFree(address, around))
+        self._do("cuMemCreate", ctypes.byref(memory), body, wanted, none)
+        self._undo.append(lambda: driver.cuMemRelease(memory))
+        begin = ctypes.c_ulonglong(address.value + page)
+        self._do("cuMemMap", begin, body, nothing, memory, none)
+        self._undo.append(lambda: driver.cuMemUnmap(begin, body))
+        self._do("cuMemSetAccess", begin, body, access, ctypes.c_size_t(1))
+        first = begin.value + (body.value - size if at_end else 0)
+        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (first, False), "version": 3}
+
+    @staticmethod
+    def _do(name: str, *arguments: Any) -> None:
+        result = getattr(_driver(), name)(*arguments)
+        if result:
+            raise UnmappedError(f"{name} gave error {result} of the CUDA driver")
+
+    def __del__(self) -> None:
+        # Unlike torch's own memory this may not be given back before the kernels that read it have ended.
+        with suppress(RuntimeError):
+            torch.cuda.synchronize()
+        for undo in reversed(self._undo):
+            undo()
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise UnmappedError(f"the CUDA driver's library can't be loaded: {error}") from None
+
+
+def _on_gpu(size: int, device: torch.device, *, at_end: bool) -> torch.Tensor:
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return torch.as_tensor(_MappedRange(size, index, at_end=at_end), device=torch.device("cuda", index))
+
 
 _SHAPES = ((3, 129), (5, 1030))
 """Rows that fill no tile of rows, and columns that fill no block of a power of two."""
@@ -28,7 +122,7 @@ _EDGES = {"inside": "", "end": "behind", "begin": "before"}
 _TRANSPOSED, _OPERANDS = "transposed-", "operands-"
 
 
-class _EdgeInput(NamedTuple):
+class _Edge(NamedTuple):
     kind: str
     """``_TRANSPOSED``: the columns lie packed one behind the other, so that the rows that a tile has too many end the memory.
     ``_OPERANDS``: each other operand of the call lies at the edge in place of the input."""
@@ -36,37 +130,19 @@ class _EdgeInput(NamedTuple):
     columns: int
     edge: str
 
-    def held(self, values: torch.Tensor) -> torch.Tensor:
-        """Returns packed values at the edge."""
-        found = bytes_at_an_edge(values.nbytes, values.device, at_end=self.edge == "end")
-        return found.view(values.dtype).view(values.shape).copy_(values)
-
-    def placed(self, subject: Subject) -> Placed:
-        """Returns the input, at the edge if it is to lie there."""
-        fmt, device = subject.setting.fmt, subject.device
-        bits = ordinary_rows(self.rows, self.columns, fmt, subject.setting.seed)
-        layout = Layout(row_stride=1, column_stride=self.rows) if self.kind == _TRANSPOSED else PACKED
-        if self.edge == "inside" or self.kind == _OPERANDS:
-            return place(bits, fmt, layout, device)
-        view = self.held(to_tensor(bits.T if layout != PACKED else bits, fmt, device))
-        return Placed(view if layout == PACKED else view.t(), view.view(-1), fmt)
+    def moved(self, name: str, tensor: Any) -> Any:
+        """Returns an operand, or the input ``x``, at the edge if it is to lie there; one that is not dense stays where it is."""
+        if self.edge == "inside" or not isinstance(tensor, torch.Tensor) or (name == "x") is (self.kind == _OPERANDS):
+            return tensor
+        whole = tensor.new_empty(0).set_(tensor.untyped_storage())
+        if tensor.requires_grad or whole.numel() != tensor.numel():
+            return tensor
+        held = bytes_at_an_edge(whole.nbytes, tensor.device, at_end=self.edge == "end").view(whole.dtype).copy_(whole)
+        return held.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
     def operands(self, _x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Puts operands at the edge, or what stands in the matrix's place if that was asked for; others stay where they are."""
-        if self.edge == "inside":
-            return given
-        moved = {name for name in given if (name == "x") is not (self.kind == _OPERANDS)}
-        return {
-            name: self.at_edge(each) if isinstance(each, torch.Tensor) and name in moved else each
-            for name, each in given.items()
-        }
-
-    def at_edge(self, operand: torch.Tensor) -> torch.Tensor:
-        """Returns an operand at the edge; one that is not dense where it is."""
-        whole = operand.new_empty(0).set_(operand.untyped_storage())
-        if operand.requires_grad or whole.numel() != operand.numel():
-            return operand
-        return self.held(whole).as_strided(operand.shape, operand.stride(), operand.storage_offset())
+        """Returns the operands of a call, and what stands in the matrix's place, where they are to lie."""
+        return {name: self.moved(name, each) for name, each in given.items()}
 
 
 class PageEnds(Probe):
@@ -81,41 +157,43 @@ class PageEnds(Probe):
         chosen = [(rows, columns) for rows, columns in wanted if setting.takes(columns)] or [(3, 1)]
         kinds = ["", *[_TRANSPOSED] * ("strided" in setting.declaration.layouts)]
         kinds += [_OPERANDS] * (setting.operation.arguments is not None)
-        return [
-            Trial(f"{edge}/{kind}{rows}x{columns}", _EdgeInput(kind, rows, columns, edge))
-            for kind in kinds
-            for edge in _EDGES
-            for rows, columns in chosen
-        ]
+        edges = [_Edge(kind, *shape, edge) for kind in kinds for edge in _EDGES for shape in chosen]
+        return [Trial(f"{each.edge}/{each.kind}{each.rows}x{each.columns}", each) for each in edges]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Calls the variant once. On a CPU a read beyond the input ends the process."""
-        asked: _EdgeInput = trial.parameters
+        asked: _Edge = trial.parameters
+        fmt, device = subject.setting.fmt, subject.device
+        bits = ordinary_rows(asked.rows, asked.columns, fmt, subject.setting.seed)
+        layout = Layout(row_stride=1, column_stride=asked.rows) if asked.kind == _TRANSPOSED else PACKED
         try:
             if asked.edge != "inside":
                 # Raises here what would be taken for the variant's own exception in the call.
-                bytes_at_an_edge(1, subject.device, at_end=True)
-            placed = asked.placed(subject)
+                bytes_at_an_edge(1, device, at_end=True)
+            view = asked.moved("x", place(bits, fmt, layout, device).view)
         except UnmappedError as error:
             return Outcome(skipped=f"inputs beside unmapped memory: {error}")
-        variant = subject.variant.changing(asked.operands)
-        with nan_filled():
-            called = call_on_device(variant.function, placed, subject.setting.operation)
+        placed = Placed(view, view.as_strided((view.numel(),), (1,)), fmt)
+        called = call_placed(replace(subject, variant=subject.variant.changing(asked.operands)), placed)
         return Outcome(violations=only(called.violations, FindingKind.CRASH), fatal=called.fatal)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """Calls a crash a read out of bounds where the same call in ordinary memory passes."""
-        whole = [trial.parameters._replace(edge="inside") for trial, _ in done]
-        ends_anyway = {trial.parameters for trial, outcome in done if trial.parameters in whole and outcome.violations}
+        ended = {trial.parameters for trial, outcome in done if outcome.violations}
         return super().conclude(
             [
-                (trial, outcome if each in ends_anyway else _as_read(trial.parameters, outcome))
-                for each, (trial, outcome) in zip(whole, done, strict=True)
+                (
+                    trial,
+                    outcome
+                    if trial.parameters._replace(edge="inside") in ended
+                    else _as_read(trial.parameters, outcome),
+                )
+                for trial, outcome in done
             ]
         )
 
 
-def _as_read(asked: _EdgeInput, outcome: Outcome) -> Outcome:
+def _as_read(asked: _Edge, outcome: Outcome) -> Outcome:
     whose = "the operands beside the input" if asked.kind == _OPERANDS else "the input"
     words = f"no memory lies {_EDGES[asked.edge]} {whose}, and the call reached there"
     found = prefixed(outcome.violations, words)

@@ -17,11 +17,11 @@ from softcheck.calling.state import preserved
 from softcheck.operations.heads import split
 from softcheck.operations.operation import Parameter, value_in_words
 from softcheck.operations.registry import operation
-from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
 from softcheck.probes.histories.player import failing
 from softcheck.probes.operand_moves import OF_ALL_HEADS, laid_out, rows_of_shared, with_shared_masks
 from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, called_as, temperature_call, with_options
+from softcheck.probes.poison import handing_out
 from softcheck.probes.space import axes as ax
 from softcheck.probes.space import contents, own, strides
 from softcheck.probes.space.axes import WaySpace

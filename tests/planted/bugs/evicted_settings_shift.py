@@ -6,7 +6,7 @@ From experience: eviction is what no test reaches.
 import torch
 
 EXPECTED = ("nondeterministic", "ulp_exceeds_bound", "order_violation", "nan_mismatch")
-SHOWN_BY = ("probe/histories/in-turn-2x129",)
+SHOWN_BY = ("probe/histories/pairs-2x129",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 
