@@ -8,7 +8,8 @@ from softcheck.cases.case import Case
 from softcheck.contract import Violation
 from softcheck.probes.registry import EXCLUSIVE, PROBES, Effort
 from softcheck.run.plan import plan
-from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.probing import run_probe
+from softcheck.run.protocol import ProbeTask
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.run.size_limits import size_limits
 from softcheck.variants.declaration import Declaration

@@ -10,8 +10,7 @@ rare values that every regime is tried with. Every variant that takes them is ru
 ``judge_tensors``. With ``--device cpu`` launches are small. Families take turns by
 the time that they have used, until every variant has ``--elements`` in the dtype or ``--seconds`` have gone by since the start.
 With ``--jobs`` above 1, processes share the widths and dtypes, mostly so that they compile side by side; what each of them has is in
-the folder FILE.shards. ``--gpus all``, ``--scheduler ADDRESS`` or ``--workers N`` spread these processes over a cluster whose hosts
-share the folder. The file is written anew every few seconds, and a run that was ended goes on with ``--resume``, which takes
+the folder FILE.shards. ``--gpus all`` spreads these processes over the GPUs of this machine. The file is written anew every few seconds, and a run that was ended goes on with ``--resume``, which takes
 its settings from the file.
 
 A finding is printed with what the numpy judge says of the same row and output, and its row is saved beside the file as a
@@ -21,7 +20,6 @@ corpus, FILE.inputs.jsonl. Exits 1 where there is a finding, 2 for wrong usage, 
 
 import argparse
 import concurrent.futures
-import contextlib
 import json
 import math
 import multiprocessing
@@ -32,10 +30,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -50,7 +49,7 @@ from softcheck.cases.importing import case_from_bits
 from softcheck.cases.random_rows import FILLERS, Draw, Filler, fill, torch_dtype
 from softcheck.cases.rare_values import patterns, rows_with
 from softcheck.cases.telling import telling_batch
-from softcheck.cli.options import ClusterChoice, opened
+from softcheck.cluster.local import on_gpus
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import judge
@@ -61,9 +60,6 @@ from softcheck.report.build import environment
 from softcheck.run.protocol import Ready
 from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.registry import BUILTIN_OF, LoadedVariant, load
-
-if TYPE_CHECKING:
-    from softcheck.cluster.dask import DaskCluster
 
 DTYPES = ("float16", "bfloat16", "float32")
 TILES = (16, 64, 128, 256, 1024, 4096)
@@ -433,21 +429,12 @@ def _run_shard_apart(settings: dict[str, Any], shard: Shard, path: Path, until: 
         os._exit(130)
 
 
-def _run_shard_there(cluster: "DaskCluster", words: list[str]) -> None:
-    from distributed import KilledWorker
-
-    # A Dask worker that ends takes the command with it, which is then run by another.
+def _run_shard_there(gpu: str, words: list[str]) -> None:
+    # What ends this process ends the command with it.
     together = ["setpriv", "--pdeathsig", "TERM", *words]
-    status = None
-    for _ in range(_ATTEMPTS):
-        with contextlib.suppress(KilledWorker):
-            status = cluster.client.submit(subprocess.call, together, cwd=str(Path.cwd()), pure=False).result()
-            break
+    status = subprocess.call(together, env={**os.environ, "CUDA_VISIBLE_DEVICES": gpu})  # noqa: S603 - our own
     if status not in {0, 130}:
         raise RuntimeError(f"{' '.join(words)} ended with {status}")
-
-
-_ATTEMPTS = 4
 
 
 def _folder(path: Path) -> Path:
@@ -475,25 +462,28 @@ def _so_far(state: State) -> str:
     return f"  {elements:.4g} elements, {findings} findings"
 
 
-def run_all(state: State, path: Path, cluster: "DaskCluster | None" = None) -> None:
+def run_all(state: State, path: Path, gpus: Sequence[str] = ()) -> None:
     """Runs every shard, several at a time with ``jobs`` above 1, and adds up what they have as they go on.
 
-    On a cluster each shard is a command of its own, whose files all hosts share.
+    On several GPUs each shard is a command of its own.
     """
     settings, todo = state.settings, shards(state.settings)
     until = time.time() + (settings["seconds"] or float("inf"))
-    if settings["jobs"] == 1 and cluster is None:
+    if settings["jobs"] == 1 and not gpus:
         for shard in todo:
             run_shard(settings, shard, path, until)
             together(state, path)
             click.echo(_so_far(state))
         return
     pool: concurrent.futures.Executor
-    if cluster is not None:
+    if gpus:
         state.write(path)
         pool = concurrent.futures.ThreadPoolExecutor(settings["jobs"])
         words = [sys.executable, str(Path(__file__).resolve()), "--resume", str(path.resolve()), "--until", str(until)]
-        waiting = {pool.submit(_run_shard_there, cluster, [*words, "--shard", shard.name]) for shard in todo}
+        waiting = {
+            pool.submit(_run_shard_there, gpus[at % len(gpus)], [*words, "--shard", shard.name])
+            for at, shard in enumerate(todo)
+        }
     else:
         context = multiprocessing.get_context("spawn")
         pool = concurrent.futures.ProcessPoolExecutor(settings["jobs"], mp_context=context)
@@ -508,8 +498,6 @@ def run_all(state: State, path: Path, cluster: "DaskCluster | None" = None) -> N
     except BaseException:
         for process in list(getattr(pool, "_processes", {}).values()):  # what ended this may not have reached them
             process.terminate()
-        if cluster is not None:
-            cluster.close()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
@@ -583,14 +571,12 @@ def main(arguments: list[str] | None = None) -> int:
         except KeyboardInterrupt:
             return 130
         return 0
-    choice = ClusterChoice(gpus=options.gpus, scheduler=options.scheduler, workers=options.workers)
     click.echo(f"{state.environment['device']}, torch {state.environment['torch']}")
     code = 0
     # What timeout sends ends the run as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with opened(choice, (), state.settings["jobs"]) as cluster:
-            run_all(state, path, cluster)
+        run_all(state, path, () if options.gpus is None else on_gpus(options.gpus).visible)
     except KeyboardInterrupt:
         code = 130
         click.echo(f"interrupted; go on with --resume {path}")
@@ -621,9 +607,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, help="seconds from the start after which no more rows are drawn")
     parser.add_argument("--jobs", type=int, default=1, help="processes that share widths and dtypes")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--gpus", metavar="all|0,2", help="one Dask worker for each of these GPUs")
-    parser.add_argument("--scheduler", metavar="ADDRESS|FILE", help="the Dask cluster of this scheduler")
-    parser.add_argument("--workers", type=int, metavar="N", help="so many Dask workers without a GPU")
+    parser.add_argument("--gpus", metavar="all|0,2", help="spread the shards over these GPUs")
     parser.add_argument("--shard", help=argparse.SUPPRESS)
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     return parser

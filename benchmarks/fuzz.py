@@ -32,7 +32,7 @@ import click
 import msgspec
 import numpy as np
 
-from softcheck.cases.check import check_contents
+from softcheck.cases.case import check_contents
 from softcheck.cases.corpus import builtin_root, decode_case
 from softcheck.cases.importing import read_array
 from softcheck.cli import report as report_command
@@ -42,8 +42,7 @@ from softcheck.judge.measurement import unmeasured
 from softcheck.probes.outcome import Outcome
 from softcheck.report import compare, formats, json_format
 from softcheck.run.journal import read_header
-from softcheck.run.probing import ProbeTask
-from softcheck.run.protocol import Ready
+from softcheck.run.protocol import ProbeTask, Ready
 from softcheck.run.record import Asked, Keeping, Kept, Record, RunHeader, digest_of
 from softcheck.run.session import CaseMeasurement
 from softcheck.variants.registry import known_names, resolve

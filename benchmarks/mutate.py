@@ -3,7 +3,7 @@
     python benchmarks/mutate.py --output FOLDER [--device auto] [--parallel N] [--limit N] [--seed S] [--seconds S]
                                 [--dtypes NAME ...] [--only SOURCE ...] [--again FILE | --names NAME ...]
                                 [--probes together|apart|all] [--list] [--no-peers]
-                                [--gpus all|0,2] [--scheduler ADDRESS|FILE] [--workers N]
+                                [--gpus all|0,2]
 
 Mutants go to FOLDER/mutants, a file each, and mutants.json lists them. Every mutant gets a worker of its own and a check
 whose steps come cheapest first: a case of each family, the probes' most telling trials, the other cases, the probes whole.
@@ -12,7 +12,7 @@ is found has its mutants left out, and is named. ``--limit`` draws as many mutan
 ``--again`` runs those that an earlier score.json lists as not killed, and takes the others' fates from there; ``--names`` runs these
 alone, without their originals, and ``--probes apart`` none of the cases and probes that can share the device.
 
-``--gpus`` and the like spread mutants over a cluster, ``--parallel`` of them at once over all its devices.
+``--gpus`` spreads mutants over several GPUs, ``--parallel`` of them at once over all its devices.
 
 Probes that need the device to themselves run on the survivors, one at a time on each device. The score goes to score.json and score.md,
 with the survivors as differences: a person has to tell those that compute the same from those that got away. Beside it stand
@@ -42,7 +42,7 @@ from peer_judges import JUDGES, judge_all
 
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
-from softcheck.cli.options import ClusterChoice, opened
+from softcheck.cluster.local import LocalDevices, on_gpus
 from softcheck.errors import SoftcheckError
 from softcheck.run.session import CaseMeasurement, Session
 
@@ -212,7 +212,7 @@ def _places(options: argparse.Namespace, each: int) -> Iterator[None]:
     options.places = queue.SimpleQueue()
     for _ in range(each):
         for place in range(cluster.places if cluster else 1):
-            options.places.put(cluster.at(place) if cluster else None)
+            options.places.put(LocalDevices((cluster.visible[place],), 1) if cluster else None)
     yield
 
 
@@ -343,9 +343,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--probes", choices=("together", "apart", "all"), default="all")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--no-peers", action="store_true")
-    parser.add_argument("--gpus", metavar="all|0,2", help="one Dask worker for each of these GPUs")
-    parser.add_argument("--scheduler", metavar="ADDRESS|FILE", help="the Dask cluster of this scheduler")
-    parser.add_argument("--workers", type=int, metavar="N", help="so many Dask workers without a GPU")
+    parser.add_argument("--gpus", metavar="all|0,2", help="spread the mutants over these GPUs")
     parser.add_argument("--output", type=Path, required=True)
     return parser.parse_args()
 
@@ -353,10 +351,10 @@ def _options() -> argparse.Namespace:
 def main() -> int:
     """Make mutants, run them, print and save."""
     options = _options()
-    choice = ClusterChoice(gpus=options.gpus, scheduler=options.scheduler, workers=options.workers)
-    with opened(choice, (), options.parallel) as options.devices:
-        options.device = choice.device(options.device)
-        return _run(options)
+    options.devices = None
+    if options.gpus is not None:
+        options.device, options.devices = "cuda", on_gpus(options.gpus, options.parallel)
+    return _run(options)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -1,18 +1,15 @@
-"""One report without a cluster, on 1, 2, 4, … GPUs of this machine, then with kills: its time, speed-up, how long GPUs waited, its digest.
+"""One report on this machine's one GPU, then on 1, 2, 4, … of its GPUs: its time, speed-up, how long GPUs waited, its digest.
 
-    python benchmarks/scale.py FOLDER [--kill-every 10] [--workers 1,2] [-- REPORT OPTIONS ...]
+    python benchmarks/scale.py FOLDER [--workers 1,2] [-- REPORT OPTIONS ...]
 
-The report is of all built-in softmax variants in four dtypes if no options are given. The last run is on all GPUs, with one Dask
-worker killed every few seconds; its digest must be the others'. ``--workers 1,2`` takes Dask workers without a GPU instead. A GPU
+The report is of all built-in softmax variants in four dtypes if no options are given. ``--workers 1,2`` takes places without a GPU instead. A GPU
 waits in each of its seconds in which NVML saw no kernel. Digests leave out times, and how much the probes tried that go on until a time is
 over. Reports and the table, scale.json, go to FOLDER. Exits 1 where digests differ or a report fails to end, 3 without a GPU.
 """
 # ruff: noqa: INP001, T201 - a script, not a package; it prints
 
 import argparse
-import contextlib
 import json
-import random
 import subprocess
 import sys
 import threading
@@ -20,15 +17,12 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import psutil
-
 from softcheck.cluster.local import gpus_seen
 from softcheck.report.json_format import load
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from digest import BY_THE_CLOCK, digest
 
-_SETTLED_SECONDS = 8.0
 EVERYTHING = ["--dtype", "float16", "--dtype", "bfloat16", "--dtype", "float32", "--dtype", "float64"]
 
 
@@ -38,12 +32,10 @@ class Measured:
 
     devices: int
     """0 without a cluster."""
-    kill_every: float | None
     seconds: float
     speed_up: float
     waited: float | None
     """Share of their seconds in which GPUs ran no kernel; None without a GPU."""
-    kills: int
     digest: str
     verdicts: dict[str, int]
 
@@ -58,16 +50,15 @@ def main() -> int:
         sys.stderr.write("no CUDA device; nothing was run. --workers 1,2 takes workers without a GPU\n")
         return 3
     found: list[Measured] = []
-    for count, every in [*((count, None) for count in counts), (counts[-1], options.kill_every)]:
-        one = _run(options, count, every, found[0].seconds if found else None)
+    for count in counts:
+        one = _run(options, count, found[0].seconds if found else None)
         if one is None:
             return 1
         found.append(one)
         waited = "?" if one.waited is None else f"{one.waited:.0%}"
-        killed = f", {one.kills} Dask workers killed, one every {every:g} s" if every else ""
         print(
             f"{f'{count} devices' if count else 'no cluster'}: {one.seconds:.1f} s, speed-up {one.speed_up:.2f}, GPUs waited {waited} of the time, digest "
-            f"{one.digest}, {one.verdicts}{killed}",
+            f"{one.digest}, {one.verdicts}",
             flush=True,
         )
         (options.folder / "scale.json").write_text(json.dumps([asdict(each) for each in found], indent=1) + "\n")
@@ -76,8 +67,8 @@ def main() -> int:
     return 0 if same else 1
 
 
-def _run(options: argparse.Namespace, count: int, every: float | None, alone: float | None) -> Measured | None:
-    output = options.folder / f"{count}{'-killed' if every else ''}.json"
+def _run(options: argparse.Namespace, count: int, alone: float | None) -> Measured | None:
+    output = options.folder / f"{count}.json"
     if count == 0:
         where = ["--device", "interpreter" if options.workers else "cuda"]
     else:
@@ -88,9 +79,7 @@ def _run(options: argparse.Namespace, count: int, every: float | None, alone: fl
         running = subprocess.Popen([*words, "--format", "json", "--output", str(output)], stderr=log)  # noqa: S603 - ours
         over = threading.Event()
         samples: list[list[float]] = []
-        kills: list[int] = []
         threads = [threading.Thread(target=_watch, args=(over, samples, max(1, count)))] if not options.workers else []
-        threads += [threading.Thread(target=_kill, args=(over, running.pid, every, kills))] if every else []
         for thread in threads:
             thread.start()
         status = running.wait()
@@ -106,11 +95,9 @@ def _run(options: argparse.Namespace, count: int, every: float | None, alone: fl
     busy = [share for sample in samples for share in sample]
     return Measured(
         devices=count,
-        kill_every=every,
         seconds=seconds,
         speed_up=(alone or seconds) / seconds,
         waited=1.0 - sum(busy) / len(busy) if busy else None,
-        kills=len(kills),
         digest=digest(report, BY_THE_CLOCK),
         verdicts={verdict: verdicts.count(verdict) for verdict in sorted(set(verdicts))},
     )
@@ -124,24 +111,9 @@ def _watch(over: threading.Event, samples: list[list[float]], count: int) -> Non
         samples.append([float(word) / 100 for word in told[:count] if word.isdecimal()])
 
 
-def _kill(over: threading.Event, client: int, every: float, kills: list[int]) -> None:
-    """Kills one Dask worker of the client every few seconds."""
-    drawn = random.Random(0)  # noqa: S311 - no secret
-    while not over.wait(every):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            workers = [p for p in psutil.Process(client).children() if "spawn_main" in " ".join(p.cmdline())]
-            # One that is being started serves nothing yet.
-            settled = [worker for worker in workers if time.time() - worker.create_time() > _SETTLED_SECONDS]
-            if settled:
-                victim = drawn.choice(settled)
-                victim.kill()
-                kills.append(victim.pid)
-
-
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
-    parser.add_argument("--kill-every", type=float, default=10.0, metavar="SECONDS")
     parser.add_argument("--workers", type=lambda text: [int(word) for word in text.split(",")], metavar="N,N")
     mine, given = sys.argv[1:], []
     if "--" in mine:

@@ -74,9 +74,8 @@ def check(
     be sent, such as one that refers to a tensor made elsewhere, and NothingRunError if the device is not there.
     """
     from oracles.formats import FORMATS
-    from softcheck.cases.corpus import default_corpora, load
+    from softcheck.cases.corpus import default_corpora, load, select
     from softcheck.cases.dtypes import known_dtype
-    from softcheck.cases.selection import select
     from softcheck.probes.registry import PROBES
     from softcheck.report.build import build
     from softcheck.run.check import check as run_checks

@@ -14,7 +14,8 @@ from softcheck.report.suite import JudgedTest, suite_report
 from softcheck.report.table import group_lines
 from softcheck.run.generate import generate
 from softcheck.run.plan import left_out
-from softcheck.run.probing import ProbeTask, run_probe, time_share
+from softcheck.run.probing import run_probe, time_share
+from softcheck.run.protocol import ProbeTask
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.run.size_limits import around, violations_of
 from softcheck.variants.declaration import Declaration

@@ -7,11 +7,11 @@ import shlex
 
 import pytest
 
-from softcheck.cases.corpus import builtin_names, load
-from softcheck.cases.selection import select
+from softcheck.cases.corpus import builtin_names, load, select
 from softcheck.contract import FindingKind
 from softcheck.explain import files, pages
-from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.probing import run_probe
+from softcheck.run.protocol import ProbeTask
 from softcheck.run.session import Session
 from softcheck.run.size_limits import size_limits
 

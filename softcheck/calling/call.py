@@ -10,13 +10,13 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from oracles.formats import Bits, Format
 from softcheck.calling import activity, launches, operands
 from softcheck.calling.memory import refuse_lack
-from softcheck.calling.refusals import refusal_behind
 from softcheck.calling.state import Snapshot
-from softcheck.calling.unable import limit_behind
+from softcheck.calling.unable import limit_behind, refusal_behind
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.operation import Operation
@@ -66,6 +66,12 @@ class Launched:
         fmt, storage = self.placed.fmt, self.placed.storage
         return modifications(to_bits(self.before.view(storage.dtype), fmt), to_bits(storage, fmt), self.placed)
 
+    def outcome(self, output: "Output | None", *, unchanged: bool = True) -> "CallOutcome[Output]":
+        """The outcome with the output as it is asked for; ``unchanged`` is False if the input's storage has changed."""
+        modified = () if unchanged else self.modified()
+        broken = (*self.broken, *modified, *self.changed)
+        return CallOutcome(output, broken, self.fatal, self.of_cpu_library)
+
 
 Output = TypeVar("Output")
 
@@ -100,10 +106,7 @@ def to_tensor(bits: Bits, fmt: Format, device: torch.device) -> torch.Tensor:
 
 
 def to_bits(tensor: torch.Tensor, fmt: Format) -> Bits:
-    """Bit patterns of a tensor of the format's dtype, on the host, in memory of their own.
-
-    A tensor of a wider dtype, as an answer for a row may have, gives the wider format's bits.
-    """
+    """Bit patterns of a tensor of the format's dtype, or of a wider one as an answer for a row may have, on the host, in memory of their own."""
     width = 8 * tensor.element_size()
     signed = tensor.detach().contiguous().view(INTEGERS[width]).cpu().numpy()
     copied: Bits = signed.copy().view(fmt.storage if width == fmt.width else f"u{width // 8}")
@@ -111,11 +114,7 @@ def to_bits(tensor: torch.Tensor, fmt: Format) -> Bits:
 
 
 def all_to_bits(tensors: Sequence[torch.Tensor], fmt: Format) -> list[Bits]:
-    """Returns ``to_bits`` of several tensors, in one transfer if they are small.
-
-    Only tensors whose elements are of one size come in one. Each transfer waits for the device, which takes milliseconds if
-    other processes use it too.
-    """
+    """Returns ``to_bits`` of several tensors, in one transfer, which waits for the device, if they are small and of one size."""
     sizes = {tensor.element_size() for tensor in tensors}
     if len(tensors) < 2 or len(sizes) > 1 or sum(tensor.numel() for tensor in tensors) > _TOGETHER:
         return [to_bits(tensor, fmt) for tensor in tensors]
@@ -126,10 +125,7 @@ def all_to_bits(tensors: Sequence[torch.Tensor], fmt: Format) -> list[Bits]:
 
 
 def place(bits: Bits, fmt: Format, layout: Layout, device: torch.device) -> Placed:
-    """Puts a matrix into device memory in the given layout. The memory between its elements holds NaN.
-
-    A packed matrix is no view, as what an operation returns is none; any other one is a view.
-    """
+    """Puts a matrix into device memory in the given layout, with NaN between its elements; a packed matrix is no view."""
     rows, columns = bits.shape
     row_stride, column_stride = layout.strides(columns)
     storage = torch.full((layout.extent(rows, columns),), float("nan"), dtype=TORCH_DTYPES[fmt.name], device=device)
@@ -146,40 +142,27 @@ def place(bits: Bits, fmt: Format, layout: Layout, device: torch.device) -> Plac
 
 
 def call(function: Callable[[torch.Tensor], Any], placed: Placed, operation: Operation | None = None) -> Called:
-    """Runs a variant once, as ``call_on_device`` does, and brings the output's bits to the host.
-
-    Raises UninterpretableError as ``launch`` does.
-    """
+    """Runs a variant once, as ``call_on_device`` does, and brings the output's bits to the host."""
     launched = launch(function, placed, operation, wait=True)
     if launched.output is None:
-        return CallOutcome(None, (*launched.broken, *launched.changed), launched.fatal)
+        return launched.outcome(None)
     unchanged = launched.unchanged().to(INTEGERS[placed.fmt.width])
     same, output = all_to_bits([unchanged, launched.output], placed.fmt)
-    modified = () if same else launched.modified()
-    return CallOutcome(output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
+    return launched.outcome(output, unchanged=bool(same))
 
 
 def call_on_device(
     function: Callable[[torch.Tensor], Any], placed: Placed, operation: Operation | None = None
 ) -> Returned:
-    """Runs a variant once on a placed input and checks what needs no reference: type, shape, dtype, device, input.
-
-    Global state that the call changed is put back. Raises UninterpretableError as ``launch`` does.
-    """
+    """Runs a variant once, checks what needs no reference, and puts global state back. Raises UninterpretableError as ``launch`` does."""
     launched = launch(function, placed, operation, wait=True)
-    if launched.output is None:
-        return CallOutcome(None, (*launched.broken, *launched.changed), launched.fatal)
-    modified = () if launched.unchanged() else launched.modified()
-    return CallOutcome(launched.output, (*modified, *launched.changed), launched.fatal, launched.of_cpu_library)
+    return launched.outcome(launched.output, unchanged=launched.output is None or bool(launched.unchanged()))
 
 
 def launch(
     function: Callable[[torch.Tensor], Any], placed: Placed, operation: Operation | None = None, *, wait: bool
 ) -> Launched:
-    """Calls a variant once; waits for all work on the device only if ``wait``.
-
-    Without waiting, damage to the device shows later. The values are those that the current stream finds: only work
-    that a variant leaves on a stream of its own, unordered with the caller's, may come after them.
+    """Calls a variant once; waits for all work on the device only if ``wait``, without which damage to it shows later.
 
     Raises UninterpretableError if the call ended because Triton's interpreter, or a machine without a GPU, can't do an
     operation, and torch.OutOfMemoryError if other processes had taken a GPU's memory. Such an end shows nothing about the variant.
@@ -244,11 +227,7 @@ _ONE_ANSWER = "one answer for each row"
 
 
 def returned_wrongly(output: object, view: torch.Tensor, operation: Operation | None = None) -> Violation | None:
-    """A violation where a variant's return value is not a tensor of the shape, dtype and device that are due.
-
-    The shape is that of the operation, which is like its input if it is left out, and the dtype and device are the input's. One
-    answer for a row may be float32 for narrower inputs.
-    """
+    """A violation where a return value is no tensor of the operation's shape and the input's dtype (float32 for a row's answer) and device."""
     per_row = operation is not None and operation.answers_rows
     numbers = view.shape[-1] if operation is None else operation.output_shape(1, view.shape[-1])[1]
     shape = torch.Size((*view.shape[:-1], numbers))
@@ -279,6 +258,26 @@ def returned_wrongly(output: object, view: torch.Tensor, operation: Operation | 
     return None
 
 
+class Dispatched(TorchDispatchMode):
+    """Keeps the names of torch's operations, such as aten.sum, and carries them out."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations: dict[str, None] = {}
+        """The names, each once, in the order in which they came."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Leaves torch.compile's machinery alone, whose import takes a second in every process."""
+        return False
+
+    def __torch_dispatch__(
+        self, function: Any, _types: Any, arguments: tuple[Any, ...] = (), options: dict[str, Any] | None = None
+    ) -> Any:
+        self.operations[str(function.overloadpacket)] = None
+        return function(*arguments, **(options or {}))
+
+
 def is_usable(device: torch.device) -> bool:
     """True if the device still works in this process: an illegal access ruins a CUDA context for good."""
     try:
@@ -295,13 +294,10 @@ def synchronize(device: torch.device) -> None:
             torch.cuda.synchronize(device)
 
 
-_NO_HOST_MEMORY = "can't allocate memory"
-"""Message of torch's allocator for the CPU in a RuntimeError."""
-
-
 def is_out_of_memory(error: BaseException) -> bool:
     """True if an exception reports missing memory: a GPU's, numpy's, Python's, or torch's on the host."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or _NO_HOST_MEMORY in str(error)
+    # The message of torch's allocator for the CPU, in a RuntimeError.
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 def raised(error: Exception, device: torch.device) -> tuple[Violation, bool]:
@@ -339,10 +335,7 @@ def describe(error: BaseException) -> str:
 def _refused(
     error: Exception, violation: Violation, placed: Placed, before: torch.Tensor, *, is_first: bool
 ) -> Violation:
-    """Adds the variant's refusal to a violation, if it is one.
-
-    ``is_first`` is True if no kernel had been launched by then.
-    """
+    """Adds the variant's refusal to a violation, if it is one; ``is_first`` is True if no kernel had been launched by then."""
     if isinstance(error, activity.ExitedError):
         # Whoever refuses a size leaves it to the caller what to do about it; an exit ends the caller.
         return violation

@@ -44,10 +44,7 @@ _LAYOUTS = {
 
 
 class Registers:
-    """The control bits of the processor's registers, as ``fegetenv`` stores them.
-
-    On a machine without a layout nothing is watched.
-    """
+    """The control bits of the processor's registers, as ``fegetenv`` stores them; none on a machine without a layout."""
 
     def __init__(self) -> None:
         known = platform.system() == "Linux"
@@ -94,10 +91,7 @@ access = cache(Registers)
 
 @contextmanager
 def standard() -> Iterator[None]:
-    """Runs a block in the standard environment, whatever the thread's environment is, which is put back afterwards.
-
-    If the thread's environment is the standard one already, this takes a few microseconds.
-    """
+    """Runs a block in the standard environment, whatever the thread's is, which is put back afterwards."""
     found = access()
     before = found.read()
     if before == found.standard:

@@ -39,10 +39,7 @@ def lack_in_words(error: BaseException) -> str:
 
 
 def patiently(make: Callable[[], Made], device: torch.device) -> Made:
-    """Returns ``make()``, tried again after a while where a GPU has too little memory.
-
-    Raises torch.OutOfMemoryError if it has too little after that too.
-    """
+    """Returns ``make()``, tried again for a while where a GPU has too little memory; then raises torch.OutOfMemoryError."""
     for seconds in _WAITS if device.type == "cuda" else ():
         try:
             return make()
@@ -55,10 +52,7 @@ def patiently(make: Callable[[], Made], device: torch.device) -> Made:
 
 
 def give_back(device: torch.device, keeps: int = CACHED_BYTES) -> None:
-    """Gives the device's memory back that this process no longer uses, if it is more than ``keeps`` bytes.
-
-    Small blocks stay by default, since collecting takes longer than most calls.
-    """
+    """Gives the device's memory back that this process no longer uses, if it is more than ``keeps`` bytes."""
     if device.type == "cuda" and torch.cuda.memory_reserved(device) > keeps:
         operands.forget()
         gc.collect()

@@ -1,8 +1,10 @@
-"""Tensors that a call takes beside the matrix, such as masks and targets, which it must leave as they are."""
+"""Tensors that a call takes beside the matrix, such as masks and targets, which it must leave as they are; and its whole answers."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from softcheck.contract import FindingKind, Violation
@@ -70,3 +72,31 @@ def changed() -> tuple[Violation, ...]:
 def _differs(value: "torch.Tensor", before: "torch.Tensor") -> "torch.Tensor":
     """True where two tensors hold other values; two NaNs are alike, as in the output of a row that has none."""
     return (value != before) & ~((value != value) & (before != before))  # noqa: PLR0124 - true of a NaN, in any dtype
+
+
+_kept: ContextVar[list[Any] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def kept_answers() -> Iterator[list[Any]]:
+    """Keeps what functions return to the calls within, in a list, until the end of the block."""
+    found: list[Any] = []
+    token = _kept.set(found)
+    try:
+        yield found
+    finally:
+        _kept.reset(token)
+
+
+def noted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function; one that keeps what the function returns, if that is asked for."""
+    found = _kept.get()
+    if found is None:
+        return function
+
+    @wraps(function)
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        found.append(function(*args, **kwargs))
+        return found[-1]
+
+    return noting

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from softcheck.calling import left_running, process_settings, seeds, settings
+from softcheck.calling import ownership, process_settings, settings
 from softcheck.calling.ownership import is_of_library
 from softcheck.calling.settings import GlobalSetting
 
@@ -41,11 +41,7 @@ def _read_names() -> dict[str, dict[str, Any]]:
 
 
 def _holds(now: Mapping[str, Any], before: dict[str, Any]) -> bool:
-    """True if a namespace is unchanged. Comparing dictionaries is ten times as fast as comparing each value here.
-
-    Values that are the same object are never compared. If other values can't be compared, such as arrays, the namespace
-    has changed.
-    """
+    """True if a namespace is unchanged: dictionaries compare ten times as fast as values here. What can't be compared has changed."""
     try:
         return bool(before == now)
     except Exception:  # noqa: BLE001 - whatever a foreign value raises when it is compared
@@ -73,11 +69,11 @@ def _write_seed(before: tuple[int, torch.Tensor]) -> None:
 
 
 def _read_threads() -> tuple[set[threading.Thread], dict[int, str]]:
-    return set(threading.enumerate()), left_running.at_work()
+    return set(threading.enumerate()), ownership.at_work()
 
 
 def _tell_threads(before: tuple[set[threading.Thread], dict[int, str]], now: Any) -> str:
-    left = [thread.name for thread in now[0] - before[0] if left_running.is_foreign(thread)]
+    left = [thread.name for thread in now[0] - before[0] if ownership.is_foreign(thread)]
     left = left or [f"one in {name}" for key, name in now[1].items() if key not in before[1]]
     return f"{', '.join(sorted(left))} was left behind" if left else ""
 
@@ -89,7 +85,7 @@ def _end_threads(_: Any) -> None:
 _SETTINGS = (
     *process_settings.SETTINGS,
     *settings.ALWAYS,
-    *seeds.SETTINGS,
+    *settings.SEEDS,
     GlobalSetting(
         "",
         lambda: (torch.initial_seed(), torch.get_rng_state()),

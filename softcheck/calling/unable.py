@@ -1,19 +1,24 @@
-"""Distinction of a kernel's own errors from limits of Triton's interpreter, or of a machine without a GPU.
+"""Distinction of a kernel's own errors from limits of Triton's interpreter, or of a machine without a GPU, and from refusals of a size.
 
 Imports no Triton.
 """
 
 import ast
+import dis
 import linecache
 import os
 import re
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import TracebackType
 
+import numpy as np
 import torch
 
+from softcheck.contract import Refusal
 from softcheck.errors import UninterpretableError
 
 _NEEDS_GPU = ("/torch/cuda/", "/torch/accelerator/", "/triton/runtime/driver.py")
@@ -37,11 +42,7 @@ def uninterpretable(operation: str) -> UninterpretableError:
 
 
 def limit_behind(error: BaseException) -> UninterpretableError | None:
-    """Returns what the interpreter, or this machine, can't do, if that is why a call raised ``error``.
-
-    Returns None for an error of the variant itself. Triton wraps an exception raised in a kernel once per function, and
-    wrappers may do so again: the first cause decides.
-    """
+    """Returns what the interpreter, or this machine, can't do if the first cause of ``error`` is that; None for the variant's own error."""
     for cause in causes(error):
         if isinstance(cause, UninterpretableError):
             return cause
@@ -77,10 +78,7 @@ _LIBRARIES = re.compile(r"/(torch|triton|softcheck)/")
 
 
 def insists_on_cuda(error: BaseException) -> str | None:
-    """Returns the line that refuses a tensor for not being on a CUDA device, with the fix; None for any other error.
-
-    The line asserts that a tensor is, or raises below a condition that asks for it.
-    """
+    """Returns the line that asserts, or raises below a condition, that a tensor is on a CUDA device, with the fix; None for another error."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or frames[-1].lineno is None:
         return None
@@ -106,21 +104,75 @@ def _place(frame: traceback.FrameSummary) -> str:
 
 @cache
 def _conditions(filename: str, line: int) -> tuple[ast.expr, ...]:
-    """The conditions of the assertion at a line, or of the ``if`` statements around it."""
+    """The conditions of the assertion at a line, or of the ``if`` statements around a ``raise`` there."""
     try:
-        return tuple(_conditions_in(ast.parse("".join(linecache.getlines(filename))), line))
+        tree = ast.parse("".join(linecache.getlines(filename)))
     except SyntaxError:
         return ()
-
-
-def _conditions_in(tree: ast.Module, line: int) -> Iterator[ast.expr]:
+    found: list[ast.expr] = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assert) and _holds(node, line):
-            yield node.test
-        if isinstance(node, ast.If):
-            raised = (each for each in (*node.body, *node.orelse) if isinstance(each, ast.Raise))
-            yield from (node.test for each in raised if _holds(each, line))
+        if isinstance(node, ast.If | ast.Assert):
+            body = (*node.body, *node.orelse) if isinstance(node, ast.If) else (node,)
+            ends = [each for each in body if isinstance(each, ast.Raise) or each is node]
+            found += [node.test for each in ends if each.lineno <= line <= (each.end_lineno or each.lineno)]
+    return tuple(found)
 
 
-def _holds(node: ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
+_TENSOR = re.compile(r"numel \((\d+)\) exceeds triton maximum tensor numel \((\d+)\)")
+"""Triton's message about a tensor that it can't compile, whether it compiles or interprets the kernel."""
+
+_RAISES = dis.opmap["RAISE_VARARGS"]
+
+_FOREIGN = tuple(
+    f"{Path(found).as_posix()}/"
+    for found in (
+        Path(torch.__file__).parent,
+        Path(np.__file__).parent,
+        Path(torch.__file__).parent.parent / "triton",
+        Path(__file__).parents[1] / "probes",
+    )
+)
+_STANDARD = f"{Path(sysconfig.get_paths()['stdlib']).as_posix()}/"
+
+
+def refusal_behind(error: BaseException, shape: tuple[int, int], *, did_nothing: bool) -> Refusal | None:
+    """Returns the refusal of an input of this shape that an exception expresses; None for any other exception.
+
+    An exception is a refusal if the variant's own code raises it by a statement of its own before any kernel was
+    launched or the input written to (``did_nothing``). For an input without elements any exception is one, whatever its type and
+    whoever raises it, as torch, numpy or Triton do for a maximum of nothing: there is nothing to compute, and the caller is told. An exception about the largest tensor that Triton compiles is always a refusal.
+    """
+    rows, columns = shape
+    for cause in causes(error):
+        found = _TENSOR.search(str(cause))
+        if found is not None:
+            return Refusal(
+                rows=rows,
+                columns=columns,
+                error=f"a tensor of {found[1]} elements, and Triton compiles at most {found[2]}",
+                place="Triton",
+            )
+    frames = _frames(error.__traceback__)
+    if not did_nothing or not frames:
+        return None
+    last = frames[-1]
+    own = next((frame for frame in reversed(frames) if not _is_of_library(frame)), last)
+    raises = last.tb_frame.f_code.co_code[last.tb_lasti] == _RAISES
+    if 0 not in shape and (own is not last or _is_of_library(last) or not raises):
+        return None
+    message = " ".join("".join(traceback.format_exception_only(error)).split())[:200]
+    place = f"{Path(own.tb_frame.f_code.co_filename).name}:{own.tb_lineno}"
+    return Refusal(rows=rows, columns=columns, error=message, place=place)
+
+
+def _frames(trace: TracebackType | None) -> list[TracebackType]:
+    found = []
+    while trace is not None:
+        found.append(trace)
+        trace = trace.tb_next
+    return found
+
+
+def _is_of_library(frame: TracebackType) -> bool:
+    file = Path(frame.tb_frame.f_code.co_filename).as_posix()
+    return file.startswith(_FOREIGN) or (file.startswith(_STANDARD) and "/site-packages/" not in file)

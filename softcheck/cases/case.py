@@ -1,17 +1,19 @@
-"""A case: one concrete input of a softmax kernel, with its memory layout and its origin."""
+"""A case: one concrete input of a softmax kernel, with its memory layout and its origin, and the rules that its types can't express."""
 
 import hashlib
+import re
+from collections.abc import Iterable
 from typing import Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from oracles.formats import FORMATS, Bits, Format
+from oracles.formats import FORMATS, Bits, Format, decode
 from softcheck.cases.bit_rows import format_rows, parse_rows
 from softcheck.cases.operands import Operands
-from softcheck.cases.recipe import Count, Recipe
-from softcheck.errors import UsageError
+from softcheck.cases.recipe import Count, Recipe, available_bytes
+from softcheck.errors import UsageError, near_matches
 from softcheck.operations.operation import Named
 
 GENERATED = "generated"
@@ -91,10 +93,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         tags: tuple[str, ...] = (),
         provenance: str,
     ) -> Self:
-        """The case of a matrix of bit patterns, [rows, columns]; its name defaults to its digest.
-
-        It holds the bits, or, if they are more than ``MAX_STORED_ELEMENTS``, the ``recipe`` that gives them.
-        """
+        """The case of a matrix of bit patterns, named by its digest by default; larger than ``MAX_STORED_ELEMENTS`` it holds its recipe."""
         found = digest(bits, fmt, layout, operands)
         stored = recipe is None or bits.size <= MAX_STORED_ELEMENTS
         if operands is not None and stored:
@@ -138,10 +137,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         return msgspec.structs.replace(self, digest=digest(self.bits(), self.format, self.layout, self.operands))
 
     def part(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Self | None:
-        """Returns some rows and columns with what is named of them; None if the column of a row's target is not among them.
-
-        The part holds its bits. A strided layout keeps its gaps, not its strides.
-        """
+        """Returns some rows and columns, with gaps as before and with what is named of them; None if a row's target is not among them."""
         operands = None
         if self.operands is not None:
             operands = self.operands.kept(self.shape, self.format, rows=rows, columns=columns)
@@ -178,3 +174,97 @@ def digest(bits: Bits, fmt: Format, layout: Layout, operands: Operands | None = 
     little_endian = np.ascontiguousarray(bits, dtype=fmt.storage.newbyteorder("<"))
     beside = b"" if operands is None else operands.told((rows, columns), fmt)
     return hashlib.sha256(head.encode() + little_endian.tobytes() + beside).hexdigest()[:16]
+
+
+_ID = re.compile(r"[a-z0-9][a-z0-9._-]*/[a-z0-9][a-z0-9._-]*/(?P<dtype>[a-z0-9]+)")
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError where a name can't be the middle part of an id."""
+    if _ID.fullmatch(f"family/{name}/float16") is None:
+        raise UsageError(f"name {name!r}: expected lower-case letters, digits, dots, dashes and underscores")
+
+
+def check_fields(case: Case) -> None:
+    """Raise UsageError where id, dtype, shape and contents contradict each other. Makes no bits, so it is cheap."""
+    if case.dtype not in FORMATS:
+        raise UsageError(f"unknown dtype {case.dtype!r} in case {case.id!r}; {near_matches(case.dtype, list(FORMATS))}")
+    matched = _ID.fullmatch(case.id)
+    if matched is None:
+        raise UsageError(
+            f"id {case.id!r} is not family/name/dtype in lower-case letters, digits, dots, dashes and underscores, "
+            f"such as 'padding/trailing-3-of-129/{case.dtype}'"
+        )
+    if matched["dtype"] != case.dtype:
+        raise UsageError(f"id {case.id!r} ends in {matched['dtype']!r}, but the case's dtype is {case.dtype!r}")
+    if (case.rows is None) == (case.recipe is None):
+        held = "neither rows nor a recipe" if case.rows is None else "both rows and a recipe"
+        raise UsageError(f"case {case.id!r} holds {held}; expected exactly one of them")
+    if case.rows is not None and len(case.rows) != case.shape[0]:
+        raise UsageError(f"case {case.id!r} holds {len(case.rows)} rows, but its shape says {case.shape[0]}")
+
+
+def check_contents(case: Case) -> None:
+    """Raise UsageError where the bits can't be made, don't fit their layout, or don't give the case's digest."""
+    check_fields(case)
+    bits = case.bits()
+    check_layout(bits, case)
+    if case.operands is not None:
+        case.operands.check(decode(bits, case.format), case.format, case.id)
+    found = digest(bits, case.format, case.layout, case.operands)
+    if found != case.digest:
+        raise UsageError(
+            f"case {case.id!r} has the digest {found}, but {case.digest!r} is recorded: its bits, shape, layout or operands "
+            "were changed after it was saved. Restore the line, or remove it and add the input anew"
+        )
+
+
+def refuse_changed(cases: Iterable[Case]) -> None:
+    """Raise UsageError for a case whose contents no longer give its digest; recipes beyond ``LARGEST_CHECKED`` are left to ``corpus verify``."""
+    for case in cases:
+        rows, columns = case.shape
+        if case.rows is not None or rows * columns <= LARGEST_CHECKED:
+            check_contents(case)
+
+
+LARGEST_CHECKED = 1 << 17
+"""Elements of the largest recipe that is hashed before every run. All smaller recipes take a third of a second in
+all."""
+
+
+def check_layout(bits: Bits, case: Case) -> None:
+    """Raises UsageError if the storage doesn't fit into memory, or if one address would hold two different elements."""
+    rows, columns = bits.shape
+    wanted = case.layout.extent(rows, columns) * case.format.itemsize
+    available = available_bytes()
+    if available is not None and wanted > available:
+        raise UsageError(
+            f"case {case.id!r}: the layout spans {wanted / 2**30:.1f} GiB; {available / 2**30:.1f} GiB are free. "
+            "Choose smaller strides or a smaller offset"
+        )
+    if not _one_element_each(case.layout, rows, columns):
+        _refuse_conflicts(bits, case)
+
+
+def _one_element_each(layout: Layout, rows: int, columns: int) -> bool:
+    """True if strides alone show that no two elements share an address."""
+    row_stride, column_stride = layout.strides(columns)
+    row_span, column_span = (rows - 1) * row_stride, (columns - 1) * column_stride
+    rows_apart = column_stride > 0 and (rows <= 1 or row_stride > column_span)
+    columns_apart = row_stride > 0 and (columns <= 1 or column_stride > row_span)
+    return rows_apart or columns_apart or rows == 0 or columns == 0
+
+
+def _refuse_conflicts(bits: Bits, case: Case) -> None:
+    rows, columns = bits.shape
+    row_stride, column_stride = case.layout.strides(columns)
+    address = np.arange(rows)[:, None] * row_stride + np.arange(columns) * column_stride
+    storage = np.zeros(int(address.max()) + 1, dtype=bits.dtype)
+    storage[address] = bits
+    conflicts = np.argwhere(storage[address] != bits)
+    if len(conflicts):
+        row, column = conflicts[0]
+        raise UsageError(
+            f"case {case.id!r}: the layout puts element ({row}, {column}) and another of different bits at one address. "
+            "Elements that share memory must be equal"
+        )

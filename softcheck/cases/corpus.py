@@ -1,13 +1,15 @@
-"""Reading corpora: folders of JSON Lines files, one case per line, decoded strictly and without running anything."""
+"""Reading corpora: folders of JSON Lines files, one case per line, decoded strictly and without running anything; choosing among their cases."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import difflib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from softcheck.cases.case import PACKED, Case
-from softcheck.cases.check import check_contents, check_fields
+from oracles.formats import FORMATS
+from softcheck.cases.case import PACKED, Case, check_contents, check_fields
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.registry import OPERATIONS
 
@@ -108,10 +110,7 @@ def corpus_files(name_or_path: str | Path) -> list[Path]:
 
 
 def read_lines(file: Path) -> Iterator[Line]:
-    """Yields every line of a corpus file that is not blank, in order. A malformed line is a problem, not an error.
-
-    Raises UsageError if the file can't be read.
-    """
+    """Yields every line of a corpus file that is not blank, malformed ones as problems; raises UsageError if the file can't be read."""
     try:
         content = _regular(file).read_bytes()
     except OSError as error:
@@ -207,3 +206,52 @@ def _regular(file: Path) -> Path:
     if not file.is_file():
         raise UsageError(f"{file} is not a regular file; expected JSON Lines, one case per line")
     return file
+
+
+def select(
+    cases: Iterable[Case],
+    *,
+    dtypes: Collection[str] = (),
+    families: Collection[str] = (),
+    globs: Collection[str] = (),
+    tags: Collection[str] = (),
+) -> list[Case]:
+    """Returns the cases that match one word of every kind given. A kind left empty excludes no case.
+
+    ``globs`` are shell patterns over ids, such as ``padding/*/float16``. Raises UsageError, with near matches, for a
+    word that by itself matches no case. Raises UsageError if no case matches all kinds together: an empty choice would
+    judge nothing and look like success.
+    """
+    pool = list(cases)
+    _refuse_unknown("dtype", dtypes, {case.dtype for case in pool} | set(FORMATS))
+    _refuse_unknown("family", families, {case.family for case in pool})
+    _refuse_unknown("tag", tags, {tag for case in pool for tag in case.tags})
+    for glob in globs:
+        if not any(fnmatchcase(case.id, glob) for case in pool):
+            raise UsageError(f"no case id matches {glob!r}; {_near_ids(glob, pool)}")
+    tests: list[Callable[[Case], bool]] = [
+        lambda case: not dtypes or case.dtype in dtypes,
+        lambda case: not families or case.family in families,
+        lambda case: not tags or not set(tags).isdisjoint(case.tags),
+        lambda case: not globs or any(fnmatchcase(case.id, glob) for glob in globs),
+    ]
+    chosen = [case for case in pool if all(test(case) for test in tests)]
+    if not chosen:
+        asked = {"dtypes": dtypes, "families": families, "globs": globs, "tags": tags}
+        said = "; ".join(f"{kind} {', '.join(words)}" for kind, words in asked.items() if words) or "no restriction"
+        raise UsageError(f"none of {len(pool)} cases matches all of: {said}. Drop one of them")
+    return chosen
+
+
+def _refuse_unknown(kind: str, words: Collection[str], known: set[str]) -> None:
+    for word in words:
+        if word not in known:
+            raise UsageError(f"unknown {kind} {word!r}; {near_matches(word, sorted(known))}")
+
+
+def _near_ids(glob: str, pool: list[Case]) -> str:
+    """Close ids, or the families where none is close: hundreds of ids would help nobody."""
+    close = difflib.get_close_matches(glob, [case.id for case in pool], n=3, cutoff=0.6)
+    if close:
+        return "did you mean " + " or ".join(repr(c) for c in close) + "?"
+    return "ids are family/name/dtype with the families " + ", ".join(sorted({case.family for case in pool}))

@@ -10,8 +10,7 @@ import msgspec
 import numpy as np
 
 from oracles.formats import Bits, Format, decode
-from softcheck.cases.case import Case
-from softcheck.cases.check import check_contents
+from softcheck.cases.case import Case, check_contents
 from softcheck.cases.corpus import encode_case, read_lines
 from softcheck.cases.recipe import AnyModifier, Constant, Number, Put, Recipe
 from softcheck.errors import UsageError
@@ -112,11 +111,7 @@ def _replace(target: Path, content: bytes) -> None:
 
 
 def compacted(case: Case, origin: Case | None = None) -> Case:
-    """Returns the same input as a recipe if its bits are many and a recipe gives them; otherwise the case itself.
-
-    Two recipes are tried: that of ``origin``, the case that this one was made from, and one value with a few
-    exceptions.
-    """
+    """Returns the input as the recipe of ``origin``, or as one value with few exceptions, where its bits are many; else the case itself."""
     rows, columns = case.shape
     if case.rows is None or rows * columns <= _READABLE:
         return case

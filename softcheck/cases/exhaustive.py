@@ -61,15 +61,17 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def describe(self) -> str:
         """The set in a few words."""
-        if self.kind == "rows":
-            what = f"every row of {self.columns} {self.dtype} patterns"
-        elif self.kind == "ascending":
-            what = f"every row of {self.columns} ascending {self.dtype} patterns"
-        elif self.kind == "differences":
-            what = f"rows (0, -d) and (d, 0) for every {self.dtype} d >= 0"
-        else:
-            chosen = len(lattice_patterns(self.format))
-            what = f"rows of {self.columns} among {chosen} of the {2**self.format.width} {self.dtype} patterns"
+        chosen, columns, dtype = (
+            len(lattice_patterns(self.format)) if self.kind == "lattice" else 0,
+            self.columns,
+            self.dtype,
+        )
+        what = {
+            "rows": f"every row of {columns} {dtype} patterns",
+            "ascending": f"every row of {columns} ascending {dtype} patterns",
+            "differences": f"rows (0, -d) and (d, 0) for every {dtype} d >= 0",
+            "lattice": f"rows of {columns} among {chosen} of the {2**self.format.width} {dtype} patterns",
+        }[self.kind]
         return what if self.first == self.total else f"{what}, the first {self.first:,} of {self.total:,}"
 
 
@@ -82,34 +84,27 @@ def domain(
     lattice: bool = False,
     ascending: bool = False,
 ) -> Domain:
-    """The domain that a request names.
-
-    Raises UsageError for a format of more than 16 bits but for differences, and for differences of anything but float32 with two
-    columns.
-    """
+    """The domain that a request names; raises UsageError where a format has too many patterns, or for other differences than float32's."""
     fmt = FORMATS[dtype]
-    if differences:
-        if fmt != FLOAT32 or columns != 2:
-            raise UsageError(f"--differences is for float32 with --columns 2, got {dtype} with --columns {columns}")
-        total = 2 * (fmt.exponent_mask + 1)
-        return Domain(kind="differences", dtype=dtype, columns=2, total=total, first=_slice(total, first))
-    if fmt not in (FLOAT16, BFLOAT16):
+    if differences and (fmt != FLOAT32 or columns != 2):
+        raise UsageError(f"--differences is for float32 with --columns 2, got {dtype} with --columns {columns}")
+    if not differences and fmt not in (FLOAT16, BFLOAT16):
         raise UsageError(f"{dtype} has too many patterns; expected float16 or bfloat16, or float32 with --differences")
-    if lattice:
-        total = len(lattice_patterns(fmt)) ** columns
-        return Domain(kind="lattice", dtype=dtype, columns=columns, total=total, first=_slice(total, first))
-    if ascending:
-        total = math.comb(2**fmt.width + columns - 1, columns)
-        return Domain(kind="ascending", dtype=dtype, columns=columns, total=total, first=_slice(total, first))
+    kind: Kind = "rows"
     total = 2 ** (fmt.width * columns)
-    return Domain(kind="rows", dtype=dtype, columns=columns, total=total, first=_slice(total, first))
+    if differences:
+        kind, total = "differences", 2 * (fmt.exponent_mask + 1)
+    elif lattice:
+        kind, total = "lattice", len(lattice_patterns(fmt)) ** columns
+    elif ascending:
+        kind, total = "ascending", math.comb(2**fmt.width + columns - 1, columns)
+    if first is not None and first < 1:
+        raise UsageError(f"--sample-first {first}: expected at least 1 row")
+    return Domain(kind=kind, dtype=dtype, columns=columns, total=total, first=min(total, first or total))
 
 
 def lattice_patterns(fmt: Format) -> Bits:
-    """Patterns at the edges of binades: mantissas 0, 1 and all ones at every third exponent, both signs, and specials.
-
-    They are the sub-lattice for machines without a GPU, on which all pairs would take weeks.
-    """
+    """Patterns at the edges of every third binade, and specials: for machines without a GPU, on which all pairs would take weeks."""
     low = (1 << (fmt.precision - 1)) - 1
     exponents = range(0, fmt.exponent_mask + 1, 3 << (fmt.precision - 1))
     step = _LATTICE_STEP[fmt.name]
@@ -153,11 +148,7 @@ _LATTICE_STEP = {"float16": 1, "bfloat16": 8}
 
 
 def telling_rows(judged: Domain, most: int = 384) -> list[int]:
-    """Numbers of up to ``most`` of a domain's rows that show first what is wrong, the same ones every time.
-
-    Of each digit there is every edge pattern: zeros, infinities, NaN, and the ends of the range. Then come rows
-    whose exponents are spread over all there are, of either sign, and random ones.
-    """
+    """Numbers of up to ``most`` rows that show first what is wrong, always the same: edge patterns, all exponents, and random ones."""
     fmt = judged.format
     step = 1 << (fmt.precision - 1)
     exponents = np.arange(0, fmt.exponent_mask + 1, step, dtype=np.int64)
@@ -190,9 +181,3 @@ def _differences(start: int, count: int, fmt: Format) -> Bits:
     rows[second, 0] = magnitude[second]
     rows[~second, 1] = magnitude[~second] | fmt.storage.type(1 << (fmt.width - 1))
     return rows
-
-
-def _slice(total: int, first: int | None) -> int:
-    if first is not None and first < 1:
-        raise UsageError(f"--sample-first {first}: expected at least 1 row")
-    return total if first is None else min(first, total)

@@ -5,15 +5,14 @@ import re
 import warnings
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import BFLOAT16, FORMATS, Bits, Format, encode
 from softcheck.cases.bit_rows import format_rows, parse_rows
-from softcheck.cases.case import PACKED, Case, Layout
-from softcheck.cases.check import check_fields, check_layout
+from softcheck.cases.case import PACKED, Case, Layout, check_fields, check_layout
 from softcheck.cases.dtypes import known_dtype
 from softcheck.cases.operands import Operands
 from softcheck.errors import UsageError, near_matches
@@ -55,10 +54,7 @@ def case_from_bits(
 
 
 def case_from_hex(text: str, dtype: str | None, *, family: str = "saved") -> Case:
-    """A case of bit patterns in hexadecimal, elements parted by spaces and rows by semicolons.
-
-    Raises UsageError without a dtype and for anything but patterns of its width.
-    """
+    """A case of bit patterns in hexadecimal, rows parted by semicolons; raises UsageError without a dtype or for other patterns."""
     if dtype is None:
         raise UsageError("--bits needs --dtype: 16 bits may be a float16 or a bfloat16")
     rows = _rows_in(text)
@@ -71,10 +67,7 @@ def _rows_in(text: str) -> tuple[str, ...]:
 
 
 def case_from_numbers(text: str, dtype: str, *, family: str = "saved") -> Case:
-    """A case of decimal numbers, inf and nan, elements parted by commas or spaces and rows by semicolons.
-
-    Each number is rounded to the dtype. Raises UsageError for words that are no numbers and for rows of unequal length.
-    """
+    """A case of decimal numbers, inf and nan, rounded to the dtype, rows parted by semicolons; raises UsageError for anything else."""
     rows = [row.replace(",", " ").split() for row in _rows_in(text)]
     for i, row in enumerate(rows):
         if len(row) != len(rows[0]):
@@ -98,32 +91,22 @@ def read_array(path: str | Path, *, dtype: str | None = None, tensor: str | None
     if not file.is_file():
         raise UsageError(f"{file} is not a regular file; expected a .npy or .safetensors file")
     try:
-        found = _read(file, dtype, tensor)
+        if file.suffix == ".safetensors":
+            bits, held = _read_safetensors(file, tensor)
+        elif file.suffix != ".npy":
+            raise UsageError(f"{file} has the ending {file.suffix!r}; expected .npy or .safetensors")
+        elif tensor is not None:
+            raise UsageError(f"a .npy file holds one array without a name; leave the tensor name {tensor!r} out")
+        else:
+            bits, held = _read_npy(file, None if dtype is None else _format(dtype))
     except OSError as error:
         raise UsageError(f"can't read {file}: {error.strerror}; check its permissions") from None
-    if dtype is not None and found.dtype != dtype:
-        raise UsageError(
-            f"{file} holds {found.dtype}, not {dtype}; leave the dtype out, or convert the file on purpose first"
-        )
-    return _matrix(found.bits, str(file)), found.dtype
+    if dtype is not None and held != dtype:
+        raise UsageError(f"{file} holds {held}, not {dtype}; leave the dtype out, or convert the file on purpose first")
+    return _matrix(bits, str(file)), held
 
 
-class _Array(NamedTuple):
-    bits: Bits
-    dtype: str
-
-
-def _read(file: Path, dtype: str | None, tensor: str | None) -> _Array:
-    if file.suffix == ".safetensors":
-        return _read_safetensors(file, tensor)
-    if file.suffix != ".npy":
-        raise UsageError(f"{file} has the ending {file.suffix!r}; expected .npy or .safetensors")
-    if tensor is not None:
-        raise UsageError(f"a .npy file holds one array without a name; leave the tensor name {tensor!r} out")
-    return _read_npy(file, None if dtype is None else _format(dtype))
-
-
-def _read_safetensors(file: Path, tensor: str | None) -> _Array:
+def _read_safetensors(file: Path, tensor: str | None) -> tuple[Bits, str]:
     # numpy knows the name bfloat16, which safetensors asks it for, once ml_dtypes is imported.
     import ml_dtypes  # noqa: F401
     from safetensors import SafetensorError, safe_open
@@ -138,7 +121,7 @@ def _read_safetensors(file: Path, tensor: str | None) -> _Array:
                 )
             dtype = _SAFETENSORS[part.get_dtype()]
             _check_shape(tuple(part.get_shape()), f"{file}: tensor {name!r}")
-            return _Array(held.get_tensor(name).view(FORMATS[dtype].storage), dtype)
+            return held.get_tensor(name).view(FORMATS[dtype].storage), dtype
     except (SafetensorError, ValueError, OverflowError) as error:
         raise UsageError(f"{file} is not a safetensors file that can be read: {error}") from None
 
@@ -156,7 +139,7 @@ def _choose(file: Path, names: list[str], name: str | None) -> str:
     return name
 
 
-def _read_npy(file: Path, fmt: Format | None) -> _Array:
+def _read_npy(file: Path, fmt: Format | None) -> tuple[Bits, str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy warns of headers written by Python 2, which it reads all the same
@@ -172,7 +155,7 @@ def _read_npy(file: Path, fmt: Format | None) -> _Array:
     if surplus:
         raise UsageError(f"{file}: {surplus} bytes follow the array of shape {stored.shape}; the file is damaged")
     storage = found.storage.newbyteorder(">" if stored.dtype.byteorder == ">" else "<")
-    return _Array(np.ascontiguousarray(stored).view(storage).astype(found.storage), found.name)
+    return np.ascontiguousarray(stored).view(storage).astype(found.storage), found.name
 
 
 def _npy_format(file: Path, stored: np.dtype[np.generic], fmt: Format | None) -> Format:
@@ -221,7 +204,10 @@ def beside(bits: Bits, fmt: Format, words: Sequence[str], parameters: Collection
             hint = near_matches(name, list(known)) if equals else "write NAME=VALUE, as in target=3"
             raise UsageError(f"{word!r} names nothing that stands beside a matrix; {hint}")
         if name in parameters:
-            numbers[name] = _number(name, value)
+            try:
+                numbers[name] = float(value)
+            except ValueError:
+                raise UsageError(f"{name} is {value!r}; expected a number") from None
         elif name == "target":
             found[name] = tuple(int(target) for target in _integers(name, value, (len(bits),)))
         elif name == "mask":
@@ -234,13 +220,6 @@ def beside(bits: Bits, fmt: Format, words: Sequence[str], parameters: Collection
         found["behind"] = format_rows(bits, fmt)
         bits = np.where(hidden, encode(np.array([-np.inf]), fmt)[0], bits).astype(fmt.storage)
     return bits, Operands(**found, parameters=numbers) if found or numbers else None
-
-
-def _number(name: str, value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise UsageError(f"{name} is {value!r}; expected a number") from None
 
 
 def _integers(name: str, value: str, shape: tuple[int, ...]) -> NDArray[np.int64]:

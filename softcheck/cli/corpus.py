@@ -8,14 +8,12 @@ import click
 import numpy as np
 
 from oracles.formats import bits_hex, decode
-from softcheck.cases.case import Case
-from softcheck.cases.check import check_name
-from softcheck.cases.corpus import corpus_files, decode_case, default_corpora, encode_case, load, verify
+from softcheck.cases.case import Case, check_name
+from softcheck.cases.corpus import corpus_files, decode_case, default_corpora, encode_case, load, select, verify
 from softcheck.cases.corpus_edit import AlreadySavedError, add
 from softcheck.cases.dtypes import known_dtype
 from softcheck.cases.importing import beside as beside_matrix
 from softcheck.cases.importing import case_from_bits, case_from_hex, read_array
-from softcheck.cases.selection import select
 from softcheck.cli.config import ConfiguredCommand, SuggestingGroup
 from softcheck.cli.options import corpora_argument, device_option, variant_options
 from softcheck.contract import FindingKind

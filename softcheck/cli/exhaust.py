@@ -159,17 +159,15 @@ def _one(
         if refusal is not None:
             found = _nothing(name, declaration, judged, refusal.words)
         else:
-            _tell(session, declaration, judged, first, judged.first - kept.finished.rows)
+            _tell(session, declaration, judged, first, judged.first - kept.rows)
             with progress.shown() as events:
                 events.stage(f"{name}, {judged.describe()}")
                 found = exhaust(session, name, declaration, judged, kept, progress=events.progress)
-            refusal = first.refusal(kept.measurements())
+            refusal = first.refusal(kept.measurements)
             if refusal is not None:
                 found = _nothing(name, declaration, judged, refusal.words)
     except KeyboardInterrupt:
-        click.echo(
-            f"softcheck: interrupted; go on with --resume ({kept.finished.rows:,} rows are in {kept.path})", err=True
-        )
+        click.echo(f"softcheck: interrupted; go on with --resume ({kept.rows:,} rows are in {kept.path})", err=True)
         session.close()
         sys.exit(130)
     finally:

@@ -21,7 +21,7 @@ from softcheck.variants.place import refuse_misnamed
 from softcheck.variants.registry import BUILTIN_OF, resolve, with_call, with_declared
 
 if TYPE_CHECKING:
-    from softcheck.cluster.dask import DaskCluster
+    from softcheck.run.pool import Devices
 
 
 NOTHING_RAN = 3
@@ -287,7 +287,7 @@ class ClusterChoice:
 cluster_options = gathered(
     "cluster",
     ClusterChoice,
-    click.option("--gpus", metavar="all|0,2", help="Spread the work over these GPUs, with a Dask worker for each."),
+    click.option("--gpus", metavar="all|0,2", help="Spread the work over these GPUs of this machine."),
     click.option(
         "--scheduler", metavar="ADDRESS|FILE", help="Spread the work over the Dask cluster of this scheduler."
     ),
@@ -295,31 +295,36 @@ cluster_options = gathered(
         "--workers",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Spread the work over N Dask workers without a GPU; with --scheduler, wait for so many.",
+        help="Spread the work over N places without a GPU; with --scheduler, wait for so many Dask workers.",
     ),
 )
 """``--gpus``, ``--scheduler`` and ``--workers``, as the parameter ``cluster``."""
 
 
 @contextlib.contextmanager
-def opened(choice: ClusterChoice, variants: Sequence[str], jobs: int | None = None) -> Iterator["DaskCluster | None"]:
-    """The cluster that is asked for, None for this machine alone; raises UsageError without Dask, and what ``softcheck.cluster.local`` raises."""
-    if not choice.is_wanted:
-        yield None
+def opened(choice: ClusterChoice, variants: Sequence[str], jobs: int | None = None) -> Iterator["Devices | None"]:
+    """The devices that are asked for, and None for this machine's one alone. Ends what it has started.
+
+    Raises UsageError if Dask is needed and not installed, and what ``softcheck.cluster`` raises.
+    """
+    if choice.scheduler is None:
+        yield _on_this_machine(choice, jobs)
         return
     try:
-        from softcheck.cluster import local
+        from softcheck.cluster.dask import joined
     except ImportError as error:
         raise UsageError(
-            f"--gpus, --scheduler and --workers need Dask ({error}); install it with: pip install 'softcheck[cluster]'"
+            f"--scheduler needs Dask ({error}); install it with: pip install 'softcheck[cluster]'"
         ) from None
-    if choice.gpus is not None:
-        found = local.on_gpus(choice.gpus, variants, jobs)
-    elif choice.scheduler is not None:
-        found = local.joined(choice.scheduler, variants, choice.workers)
-    else:
-        found = local.on_cores(choice.workers or 1, variants, jobs)
-    with found as cluster:
+    with joined(choice.scheduler, variants, choice.workers) as cluster:
         if cluster.dashboard is not None:
             click.echo(f"softcheck: dashboard: {cluster.dashboard}", err=True)
         yield cluster
+
+
+def _on_this_machine(choice: ClusterChoice, jobs: int | None) -> "Devices | None":
+    from softcheck.cluster import local
+
+    if choice.gpus is not None:
+        return local.on_gpus(choice.gpus, jobs)
+    return None if choice.workers is None else local.on_cores(choice.workers, jobs)

@@ -8,10 +8,9 @@ from typing import Any
 import click
 
 from oracles.formats import FORMATS as DTYPES
-from softcheck.cases.check import refuse_changed
-from softcheck.cases.corpus import default_corpora, load
+from softcheck.cases.case import refuse_changed
+from softcheck.cases.corpus import default_corpora, load, select
 from softcheck.cases.corpus_edit import add
-from softcheck.cases.selection import select
 from softcheck.cli import progress, resuming
 from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
 from softcheck.cli.options import (

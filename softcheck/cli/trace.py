@@ -6,9 +6,8 @@ import shlex
 import click
 
 from softcheck.cases.case import GENERATED, Case
-from softcheck.cases.corpus import default_corpora, load
+from softcheck.cases.corpus import default_corpora, load, select
 from softcheck.cases.importing import case_from_hex, case_from_numbers
-from softcheck.cases.selection import select
 from softcheck.cli import progress
 from softcheck.cli.config import ConfiguredCommand, dtype_option
 from softcheck.cli.options import Output, output_options, variant_options

@@ -1,24 +1,25 @@
 """A Dask cluster as the devices of a pool: places, starts of processes, and requests as tasks. Imports no torch."""
 
 import contextlib
-import copy
 import importlib.util
 import itertools
+import logging
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from distributed import Client, Future, KilledWorker
 
 from softcheck.cluster.host import Child, Lease, TaskAnswer, end, serve, sources
 from softcheck.cluster.remote import MOST_LOST, HostLostError, Limits, RemoteWorker
 from softcheck.errors import NothingRunError, SoftcheckError, UsageError
-from softcheck.run.every_pair import WORKERS
 from softcheck.run.pool import SessionClosedError
 from softcheck.run.process import DeviceChoice, Worker
 from softcheck.run.protocol import Request
@@ -37,17 +38,17 @@ _LOOK_SECONDS = 2.0
 """Between two looks at the cluster while a request is under way."""
 
 
+_ANSWER_SECONDS = 60.0
+"""Seconds within which a scheduler must answer, and the workers that are waited for must have come."""
+
+
 class DaskCluster:
     """The devices of a Dask cluster: each of its workers is a place. Threads may share this object."""
 
-    def __init__(self, client: Client, variants: Sequence[str], revive: Callable[[], object] = lambda: None) -> None:
-        """Takes over a client, whose workers must have the client's version of softcheck and the variants' sources.
-
-        ``revive`` is called now and then while a worker is missing. Raises UsageError where they differ, or where there is no worker.
-        """
+    def __init__(self, client: Client, variants: Sequence[str]) -> None:
+        """Takes over a client. Raises UsageError where it has no worker."""
         self.suspects: set[str] = set()
         self.client = client
-        """Dask's own, for tasks beside softcheck's requests."""
         self._session = uuid.uuid4().hex[:12]
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -56,14 +57,11 @@ class DaskCluster:
         self._resource: str | None = None
         self._dead: set[str] = set()
         """Dask workers that are used no more: their device can't be opened, or they differ from the others."""
-        self._first: TaskAnswer | None = None
-        """The answer of the first process, from which no other may differ."""
+        self._alike: list[TaskAnswer] = []
+        """The answer of the first process, and the sources of this machine, from which no other may differ."""
         self._leases: dict[str, Future] = {}
         self._is_closed = False
-        self._revive = revive
         self.places = 0
-        self._only: int | None = None
-        """The one place that is used; None for all."""
         self._served = time.monotonic()
         workers = self._refresh()
         if not workers:
@@ -72,33 +70,30 @@ class DaskCluster:
         self._names = sorted(workers, key=lambda name: (len(name), name))
         self.places = len(self._names)
         self._threads = {name: int(worker["nthreads"]) for name, worker in workers.items()}
-        _refuse_other_sources(client, self._variants)
 
     @property
     def dashboard(self) -> str | None:
         """The address of the dashboard, None where Dask shows none."""
         return str(self.client.dashboard_link) if self.client.run_on_scheduler(has_dashboard) else None
 
-    def jobs(self, backend: Backend) -> int:
-        """Number of requests that a pool makes at once, beside the pairs that are judged on each GPU."""
-        if self._only is not None:
-            return 1
-        beside = WORKERS if backend == "cuda" else 0
-        return sum(max(1, threads - beside) for threads in self._threads.values())
+    def jobs(self, _backend: Backend) -> int:
+        """Number of requests that a pool makes at once."""
+        return sum(self._threads.values())
 
     def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
-        """Starts a process at each place. Raises UsageError if two places differ in device or software."""
+        """Starts a process at each place. Raises UsageError if two places differ in device or software, or from this machine's sources."""
         with ThreadPoolExecutor(self.places) as threads:
             workers = list(
                 threads.map(lambda place: self.start(choice, place=place, check_heap=check_heap), range(self.places))
             )
         first = workers[0].started
-        for other in workers[1:]:
-            if (why := difference(first, other.started)) is not None:
+        alike = [first, replace(first, place="this machine", sources=sources(str(Path.cwd()), self._variants))]
+        for other in workers:
+            if (why := difference(alike, other.started)) is not None:
                 raise UsageError(
-                    f"{why}; a report is of one device and one set of versions, so give each its own cluster"
+                    f"{why}; a report is of one device and one set of versions and files, in the same folder everywhere"
                 )
-        self._first = first
+        self._alike = alike
         resource = RESOURCES[first.ready.backend]
         for name, worker in self._refresh().items():
             if worker["resources"].get(resource) != 1:
@@ -111,7 +106,6 @@ class DaskCluster:
 
     def start(self, choice: DeviceChoice, *, place: int | None, check_heap: bool) -> RemoteWorker:
         """Starts a process at a place, by default at the one with the fewest for its threads."""
-        place = place if self._only is None else self._only
         child = Child(
             session=self._session,
             id=f"{self._session}-{next(self._numbers)}",
@@ -143,25 +137,22 @@ class DaskCluster:
         kind = type(request).__name__.removeprefix("Run").lower()
         return self._submit(kind, worker.child, worker.name, request, limits, alone=alone)
 
-    def at(self, place: int) -> Self:
-        """One place of the cluster as the only device of a pool, on which one request is made at once."""
-        own = copy.copy(self)
-        own._only, own.places = place, 1  # noqa: SLF001 - its own kind
-        return own
-
     def end(self, worker: RemoteWorker) -> None:
         """Ends a process."""
         with self._lock:
             self._children.pop(worker.child.id, None)
-        self._tell(end, worker)
+        address = self._addresses.get(worker.name)
+        if address is not None and not self._is_closed:
+            with contextlib.suppress(Exception):
+                self.client.run(end, worker.child.id, workers=[address])
 
     def number(self, place: str) -> int:
-        """The number of a place, 0 if it is the only one. A worker that takes an ended one's place under another name gets its number."""
+        """The number of a place. A worker that takes an ended one's place under another name gets its number."""
         with self._lock:
             if place not in self._names:
                 gone = [i for i, name in enumerate(self._names) if name not in self._addresses]
                 self._names.append(place) if not gone else self._names.__setitem__(gone[0], place)
-            return self._names.index(place) if self._only is None else 0
+            return self._names.index(place)
 
     def close(self) -> None:
         """Gives up the workers, whose processes for this session end."""
@@ -182,8 +173,6 @@ class DaskCluster:
             without = 0.0 if workers else time.monotonic() - self._served
             if workers:
                 self._served = time.monotonic()
-        if len(workers) < self.places:
-            self._revive()
         if without > _RETURN_SECONDS:
             raise SoftcheckError(
                 f"the cluster has had no worker for {without:.0f} s; see its log, and go on with --resume"
@@ -234,7 +223,7 @@ class DaskCluster:
             if self._is_closed:
                 raise SessionClosedError("the session is closed") from None
             raise SoftcheckError("the scheduler was lost, and all requests with it; go on with --resume") from None
-        why = None if self._first is None or answer.sources is None else difference(self._first, answer)
+        why = None if answer.sources is None else difference(self._alike, answer)
         if why is not None:
             # It has joined since the session began.
             self._dead.add(answer.place)
@@ -264,27 +253,20 @@ class DaskCluster:
             future.cancel()
             raise HostLostError
 
-    def _tell(self, function: Callable[[str], None], worker: RemoteWorker) -> None:
-        """Calls a function of ``host`` for a child, unless its host is gone."""
-        address = self._addresses.get(worker.name)
-        if address is not None and not self._is_closed:
-            with contextlib.suppress(Exception):
-                self.client.run(function, worker.child.id, workers=[address])
-
 
 def has_dashboard() -> bool:
     """True if Dask can show its dashboard here."""
     return importlib.util.find_spec("bokeh") is not None
 
 
-def difference(first: TaskAnswer, other: TaskAnswer) -> str | None:
-    """The device, version or source in which two places differ; None if they are alike."""
-    mine, theirs = _compared(first), _compared(other)
-    for field, found in mine.items():
-        if found != theirs.get(field):
-            return (
-                f"the Dask workers differ in {field}: {first.place} has {found}, {other.place} has {theirs.get(field)}"
-            )
+def difference(alike: Sequence[TaskAnswer], other: TaskAnswer) -> str | None:
+    """The device, version or source in which a place differs from others; None if they are alike."""
+    theirs = _compared(other)
+    for first in alike:
+        for field, found in _compared(first).items():
+            if found != theirs.get(field):
+                where = f"{first.place} has {found}, {other.place} has {theirs.get(field)}"
+                return f"the Dask workers differ in {field}: {where}"
     return None
 
 
@@ -294,14 +276,31 @@ def _compared(answer: TaskAnswer) -> dict[str, Any]:
     return ready | {f"the source of {name}": digest for name, digest in (answer.sources or {}).items()}
 
 
-def _refuse_other_sources(client: Client, variants: tuple[str, ...]) -> None:
-    folder = str(Path.cwd())
-    mine = sources(folder, variants)
-    for address, theirs in client.run(sources, folder, variants).items():
-        for name, digest in mine.items():
-            if theirs.get(name) != digest:
-                raise UsageError(
-                    f"the Dask worker {address} has another {'softcheck' if name == 'version' else f'source of {name}'} "
-                    f"({theirs.get(name, theirs.get('variants'))}) than this machine ({digest}); give it the same files in the "
-                    f"same folder, {folder}"
-                )
+@contextlib.contextmanager
+def joined(scheduler: str, variants: Sequence[str], workers: int | None = None) -> Iterator[DaskCluster]:
+    """The cluster of a scheduler, named by its address or its file, once it has ``workers`` workers, by default 1.
+
+    Raises UsageError if it does not answer, or its workers don't come in time.
+    """
+    # Dask tells of each worker that ends, and softcheck makes its requests again.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    # Hypothesis warns of numbers that Dask's own threads draw while it draws inputs, on which they have no influence.
+    warnings.filterwarnings("ignore", "Do not use the `random` module inside strategies")
+    file = scheduler if Path(scheduler).exists() else None
+    try:
+        client = Client(None if file else scheduler, scheduler_file=file, timeout=_ANSWER_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"--scheduler {scheduler}: no scheduler answered within {_ANSWER_SECONDS:g} s ({error}); expected an address "
+            "such as tcp://host:8786, or the file of dask scheduler --scheduler-file"
+        ) from None
+    with contextlib.closing(client):
+        try:
+            client.wait_for_workers(workers or 1, timeout=_ANSWER_SECONDS)
+        except TimeoutError:
+            there = len(client.scheduler_info(n_workers=-1)["workers"])
+            raise UsageError(
+                f"--scheduler {scheduler} has {there} workers after {_ANSWER_SECONDS:g} s; expected {workers or 1}"
+            ) from None
+        with contextlib.closing(DaskCluster(client, variants)) as cluster:
+            yield cluster

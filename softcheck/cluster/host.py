@@ -7,12 +7,10 @@ process ruins no Dask worker, and a Dask worker that ends takes its processes wi
 import contextlib
 import functools
 import os
-import signal
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from distributed import get_worker
 
@@ -116,11 +114,3 @@ def sources(folder: str, variants: tuple[str, ...]) -> dict[str, str]:
     except UsageError as error:
         found = {"variants": str(error)}
     return {"version": __version__, **found}
-
-
-def dask_setup(_worker: Any) -> None:
-    """Has a Dask worker that softcheck started ignore Ctrl-C, which reaches all processes of a terminal.
-
-    Dask calls this as it starts such a worker, in its main thread. The client ends it.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

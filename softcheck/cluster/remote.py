@@ -18,7 +18,6 @@ from softcheck.run.protocol import (
     RunProbe,
     Started,
     Time,
-    TrialStarted,
 )
 
 if TYPE_CHECKING:
@@ -79,8 +78,8 @@ class RemoteWorker(Worker):
     def _replies(self, request: Request, limits: Limits, lost: int = 0) -> Iterator[Reply]:
         """The replies to a request, which is made again where a Dask worker has ended under it."""
         names = named_in(request)
-        trial = request.only if isinstance(request, RunProbe) else None
-        calls = trial != () and not (isinstance(request, Load) and not request.is_called)
+        is_trial = isinstance(request, RunProbe) and request.trial is not None
+        calls = is_trial or not (isinstance(request, RunProbe) or (isinstance(request, Load) and not request.is_called))
         is_suspect = calls and len(names) == 1 and not self._cluster.suspects.isdisjoint(names)
         while True:
             try:
@@ -89,7 +88,7 @@ class RemoteWorker(Worker):
             except HostLostError as error:
                 lost += 1
                 is_over = lost >= MOST_LOST or is_suspect
-                if not (is_over and trial):
+                if not (is_over and is_trial):
                     # None of the calls before is to blame: this request is repeated in new processes.
                     self.calls.clear()
                 if not is_over:
@@ -100,10 +99,8 @@ class RemoteWorker(Worker):
                     yield from (reply for reply in declared if not isinstance(reply, Done))
                     if not isinstance(declared[-1], Done):
                         return
-                if trial:
-                    yield TrialStarted(trial[0])
-                elif isinstance(request, RunCase | RunDomain):
-                    yield Started(request.variant)
+                if is_trial or isinstance(request, RunCase | RunDomain):
+                    yield Started(names[0])
                 self._give_up(names, f"{error}{f', as did {lost} in a row under this call' if lost > 1 else ''}")
             yield from self._taken_over(answer, request)
             return

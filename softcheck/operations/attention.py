@@ -180,7 +180,8 @@ class Attention(_OfHeads):
             least, most = xp.clip(least, None, 0.0), xp.clip(most, 0.0, None)
         with quiet(values):
             size = xp.maximum(abs(least), abs(most))
-            allowed = attention_bounds.error_of_sums(heads.k.shape[1], model, fmt) * size
+            of_sums = attention_bounds.error_of_sums(heads.k.shape[1], model, fmt)
+            allowed = (of_sums + attention_bounds.rounding_of_logarithm(heads, model)) * size
             allowed = allowed + attention_bounds.lost(heads, model, fmt)
             allowed = allowed + half_ulp(size + allowed, fmt)
         return of_queries(least - allowed), of_queries(most + allowed)

@@ -126,11 +126,15 @@ def _has_far_sink(heads: Heads) -> Array:
 
 def errors_of_logarithm(heads: Heads, model: Model) -> Array:
     """Largest error of each query's log-sum-exp in base e before its last rounding, [heads, queries, 1]."""
-    keys = heads.k.shape[1]
-    of_sum = _of_weights(heads, model)[1] + error_of_total(keys, model)
+    of_sum = _of_weights(heads, model)[1] + error_of_total(heads.k.shape[1], model)
+    return (of_sum + rounding_of_logarithm(heads, model)) * SECOND_ORDER + model.underflow
+
+
+def rounding_of_logarithm(heads: Heads, model: Model) -> Array:
+    """The part of a log-sum-exp's error that all weights taken from it share, and that no division takes away, [heads, queries, 1]."""
     top = subtracted(heads)
-    size = 1.0 + np.log1p(keys) + abs(top) + module_of(top).clip(heads.sink - top, 0.0, None)
-    return (of_sum + LOGARITHM * model.roundoff * size) * SECOND_ORDER + model.underflow
+    size = 1.0 + np.log1p(heads.k.shape[1]) + abs(top) + module_of(top).clip(heads.sink - top, 0.0, None)
+    return LOGARITHM * model.roundoff * size
 
 
 def errors(heads: Heads, model: Model, fmt: Format) -> Array:

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits
-from softcheck.calling import answers
 from softcheck.calling.call import call_on_device, place
+from softcheck.calling.operands import kept_answers
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
@@ -478,7 +478,7 @@ def _carried(subject: Subject, bits: Bits) -> WaySpace | Outcome:
         function, _ = with_leaves(function, OPERANDS)
     else:
         placed.view.requires_grad_()
-    with answers.kept() as whole:
+    with kept_answers() as whole:
         returned = call_on_device(function, placed, setting.operation)
     if returned.output is None:
         refused = "; ".join(each.message for each in returned.violations)

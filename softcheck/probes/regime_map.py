@@ -101,12 +101,12 @@ def _grid(space: Space, rng: np.random.Generator) -> tuple[list[int], list[int]]
 
 
 def _coupled(source: Source, space: Space) -> list[Shape]:
-    """Squares, and row counts and widths of telling residues modulo numbers, where a condition asks for shapes.
+    """Squares, and row counts and widths of telling residues modulo numbers, where the source has conditions.
 
     Modulo small numbers these are all residues. Modulo others they are 0, 1 and the last one, from each larger number on:
     what is left over may take a path of its own, from some size on alone.
     """
-    if "shape" not in source.circumstances:
+    if not source.condition_lines:
         return []
     squares = [Shape(n, n) for n in (2, 5, 64, 129, *space.boundaries)]
     residues = [r for n in source.sizes if n <= _MOST_MODULUS for r in range(n, 2 * n)][:_MOST_RESIDUES]

@@ -189,9 +189,8 @@ def _probed(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[An
 
 
 def _saved(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
-    from softcheck.cases.check import refuse_changed
-    from softcheck.cases.corpus import default_corpora, load
-    from softcheck.cases.selection import select
+    from softcheck.cases.case import refuse_changed
+    from softcheck.cases.corpus import default_corpora, load, select
 
     cases = select(
         load(_names(config, "corpus", asked.get("corpora")) or default_corpora(of_operations=False)),

@@ -42,7 +42,7 @@ from softcheck.report.notes import SizeLimits
 from softcheck.report.reproduce import environment, in_order_command, probe_command, reproduce_command
 from softcheck.report.speed import shape_speed
 from softcheck.run.model import GivenUp, Run
-from softcheck.run.probing import ProbeTask
+from softcheck.run.protocol import ProbeTask
 from softcheck.run.session import CaseMeasurement
 from softcheck.variants.declaration import Declaration, KnownDefect
 

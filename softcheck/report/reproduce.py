@@ -14,8 +14,7 @@ from softcheck.probes.registry import MEETINGS, SLICES
 from softcheck.report.model import Environment
 from softcheck.run.blames import Command
 from softcheck.run.patience import HANG_SECONDS
-from softcheck.run.probing import ProbeTask
-from softcheck.run.protocol import Ready
+from softcheck.run.protocol import ProbeTask, Ready
 
 
 def command(*words: str, **options: object) -> str:

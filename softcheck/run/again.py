@@ -7,6 +7,7 @@ call: answers that depend on earlier calls are a fault too. What neither shows w
 variant has damaged, or a loaded machine.
 """
 
+import contextlib
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -16,10 +17,10 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.run.blame import again_alone, alone, kind_of, lay_idle
 from softcheck.run.blames import Fault
-from softcheck.run.calls import Answer, Limit, fresh, load, make, make_in_order
+from softcheck.run.calls import Answer, Limit, replay
 from softcheck.run.pool import Pool, SessionClosedError
 from softcheck.run.process import DeviceRuinedError, Worker, WorkerDiedError
-from softcheck.run.protocol import Call, Measured, Started, TrialDone, TrialStarted
+from softcheck.run.protocol import Call, Measured, Started, TrialDone
 
 REPEATS = 3
 """Calls in a new process, of which one must show a finding again."""
@@ -118,51 +119,36 @@ def _strike(pool: Pool, call: Call, missing: dict[Fault, Violation], answer: Ans
 
 def _alone(pool: Pool, call: Call, times: int) -> Iterator[Answer | WorkerDiedError | None]:
     """Yields the answers that a call gives in one new process, or the end of that; None if it can't be made there."""
-    with fresh(pool) as worker:
-        for _ in range(times):
-            ruined = None
-            try:
-                answer = make(worker, call, lambda: pool.waits(call.variant))
-            except DeviceRuinedError as died:
-                pool.bury(worker, died)
-                answer = ruined = died.reply
-            except WorkerDiedError as died:
-                pool.bury(worker, died)
-                pool.blames.shown.add(Fault(call.variant, "", kind_of(died)))
-                yield died
+    try:
+        for found in replay(pool, [call] * times, is_loaded_first=False, counts=True):
+            answer = found.reply if isinstance(found, DeviceRuinedError) else found
+            if isinstance(answer, WorkerDiedError):
+                pool.blames.shown.add(Fault(call.variant, "", kind_of(answer)))
+                yield answer
                 return
-            except SessionClosedError:
-                raise
-            except SoftcheckError:
-                answer = None
-            made = answer if isinstance(answer, Measured | TrialDone) else None
-            was_made = made is not None and (made.result.skipped is None or bool(made.result.violations))
-            yield made if was_made else None
-            if ruined is not None or not was_made:
+            was_made = answer.result.skipped is None or bool(answer.result.violations)
+            yield answer if was_made else None
+            if not was_made:
                 return
+    except SessionClosedError:
+        raise
+    except SoftcheckError:
+        yield None
 
 
 def _after_those_before(pool: Pool, seen: Sighting) -> Answer | None:
     """The answer of a call after those before it in their order, in a new process; None if it is not got in time."""
     if not seen.before and not seen.was_loaded:
         return None
-    call, until = seen.call, time.monotonic() + SECONDS
-    with fresh(pool) as worker:
-        try:
-            if seen.was_loaded:
-                load(worker, call, lambda: pool.waits(call.variant))
-            worker.loaded.add(call.variant)
-            answers = []
-            for answer in make_in_order(worker, (*seen.before, call), lambda _: lambda: pool.waits(call.variant)):
-                answers.append(answer)
-                if time.monotonic() > until:
-                    return None
-        except WorkerDiedError as died:
-            pool.bury(worker, died)
-            return None
-        except SoftcheckError:
-            return None
-    return answers[-1] if isinstance(answers[-1], Measured | TrialDone) else None
+    until = time.monotonic() + SECONDS
+    found: Answer | None = None
+    with contextlib.suppress(SoftcheckError):
+        for answer in replay(pool, (*seen.before, seen.call), is_loaded_first=seen.was_loaded, counts=True):
+            if isinstance(answer, WorkerDiedError) or time.monotonic() > until:
+                return None
+            found = answer
+        return found
+    return None
 
 
 _CAUSED_FROM_AFAR = (FindingKind.RAISED, FindingKind.STATE_CHANGED)
@@ -181,7 +167,7 @@ def made(
     seen: Sighting | None = None
     try:
         for reply in pool.ask(worker, call.request, seconds, name):
-            if isinstance(reply, Started | TrialStarted):
+            if isinstance(reply, Started):
                 worker.calls.append(call)
                 seen = Sighting.of(worker)
             elif isinstance(reply, Measured | TrialDone):

@@ -11,6 +11,7 @@ writes foreign memory itself, and lay beside other memory when it ran alone.
 """
 
 import contextlib
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,10 +20,10 @@ import msgspec
 
 from softcheck.contract import FindingKind, Violation
 from softcheck.run.blames import Blame, Command, Fault
-from softcheck.run.calls import Answer, FirstCallError, fresh, load, make, make_in_order
+from softcheck.run.calls import Answer, FirstCallError, fresh, replay, trials_of
 from softcheck.run.pool import Pool
 from softcheck.run.process import Waits, Worker, WorkerDiedError, can_check_heap, waits
-from softcheck.run.protocol import Call, Measured, Probed, RunCase, RunProbe, TrialDone
+from softcheck.run.protocol import Call, ProbeTask, RunCase, RunProbe
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.registry import BUILTIN_OF
 
@@ -64,20 +65,12 @@ def alone(pool: Pool, call: Call, *, is_loaded_first: bool = False) -> Answer | 
     With ``is_loaded_first`` the variant is loaded, and so called once, before the call, unless the first call leaves
     something behind. Raises SoftcheckError if the call can't be made.
     """
-    with fresh(pool) as worker:
-        try:
-            if is_loaded_first:
-                load(worker, call, lambda: pool.waits(call.variant))
-            answer = make(worker, call, lambda: pool.waits(call.variant))
-        except FirstCallError:
-            answer = None
-        except WorkerDiedError as died:
-            pool.bury(worker, died)
-            pool.blames.shown.add(_own_fault(call, died))
-            return died
-    if answer is None and is_loaded_first:
+    try:
+        (answer,) = replay(pool, [call], is_loaded_first=is_loaded_first, counts=True)
+    except FirstCallError:
         return alone(pool, call)
-    assert isinstance(answer, Measured | TrialDone)
+    if isinstance(answer, WorkerDiedError):
+        pool.blames.shown.add(_own_fault(call, answer))
     return answer
 
 
@@ -160,14 +153,15 @@ class _Search:
         dtypes = [call.dtype for call in mine]
         dtype = self._crashed.dtype if self._crashed.dtype in dtypes else dtypes[-1]
         variant = mine[0].variant
-        probe = Call(variant, dtype, f"probe/{_PROBE}", RunProbe(variant, _PROBE, dtype, effort="normal", seed=0))
-        # The probe's own trials may crash; the other two ways find the cause of such a crash.
-        answers, _ = self._replayed([probe], may_hang=True)
-        for shown in answers[0].conclusion.findings if answers and isinstance(answers[0], Probed) else ():
-            if shown.violation.kind is FindingKind.OUT_OF_BOUNDS_WRITE:
-                message = f"{_CORRUPTED}, as a later crash showed: {shown.violation.message}"
-                violation = msgspec.structs.replace(shown.violation, message=message)
-                return _blame(replace(probe, name=f"{probe.name}/{shown.label}"), violation, _command([probe]))
+        with fresh(self._pool) as worker, contextlib.suppress(WorkerDiedError):
+            trials = trials_of(worker, ProbeTask(variant=variant, dtype=dtype, probe=_PROBE), self._pool.seconds)
+            # A trial may crash; the other two ways find the cause of that.
+            answers, _ = self._replayed(trials, may_hang=True)
+            for trial, answer in zip(trials, answers, strict=False):
+                for seen in answer.result.violations:
+                    if seen.kind is FindingKind.OUT_OF_BOUNDS_WRITE:
+                        message = f"{_CORRUPTED}, as a later crash showed: {seen.message}"
+                        return _blame(trial, msgspec.structs.replace(seen, message=message), _command([trial]))
         return None
 
     def _by_heap_checks(self, mine: Sequence[Call]) -> Blame | None:
@@ -175,8 +169,9 @@ class _Search:
         if self._pool.ready.backend != "interpreter" or not can_check_heap():
             return None
         own = [*mine, self._crashed] if self._crashed.variant == mine[0].variant else mine
-        # The smallest calls first, whatever order they ran in, so that other runs name the same call.
-        calls = sorted({call.name: call for call in own}.values(), key=_size)
+        # Cases before trials and the smallest first, whatever order they ran in, so that other runs name the same call.
+        by_name = {call.name: call for call in own}
+        calls = sorted(by_name.values(), key=lambda call: (_elements(call), call.name))
         answers, died = self._replayed(calls, check_heap=True)
         if died is None:
             return None
@@ -188,7 +183,7 @@ class _Search:
                     f"{_CORRUPTED}, {suspect.name}, likely an out-of-bounds write: a later call crashed, and glibc's heap "
                     f"checks end the process in this one ({died})"
                 )
-                return _crash(suspect, message, msgspec.structs.replace(_command([suspect]), check_heap=True))
+                return _blame(suspect, message, msgspec.structs.replace(_command([suspect]), check_heap=True))
         return None
 
     def _by_order(self, mine: Sequence[Call]) -> Blame | None:
@@ -206,7 +201,7 @@ class _Search:
         suspects, last, died = self._narrowed(calls[: len(answers)], calls[len(answers)], died)
         command = _command([*suspects, last])
         if not suspects:
-            return _crash(last, f"{died}; expected an output", command)
+            return _blame(last, f"{died}; expected an output", command)
         declared = self._pool.blames.declarations.get(last.variant, Declaration())
         torchs = next(name for name in BUILTIN_OF[declared.operation] if name.startswith("torch"))
         if any(call.variant != torchs for call in suspects):
@@ -216,9 +211,9 @@ class _Search:
                     f"{end}; alone in a new process it passes, and after the same calls of {torchs} it crashes too; "
                     "expected a call to use its own tensors alone, whatever memory lies beside them"
                 )
-                return _crash(last, message, msgspec.structs.replace(command, variants=(torchs, last.variant)))
+                return _blame(last, message, msgspec.structs.replace(command, variants=(torchs, last.variant)))
         named = suspects[0].name if len(suspects) == 1 else f"one of {len(suspects)} from {suspects[0].name} on"
-        return _crash(
+        return _blame(
             suspects[0],
             f"{_CORRUPTED}, {named}, likely an out-of-bounds write, or something that it left running: after it "
             f"{last.name} crashes in the same process, and alone it passes ({died})",
@@ -245,12 +240,12 @@ class _Search:
 
     def _replayed(
         self, calls: Sequence[Call], *, check_heap: bool = False, may_hang: bool = False
-    ) -> tuple[list[Answer | Probed | None], WorkerDiedError | None]:
+    ) -> tuple[list[Answer], WorkerDiedError | None]:
         """Makes calls in one fresh process and returns the answers, and how the call after these ended the process.
 
         If it hangs the search is over, unless it ``may_hang``: the last call then has all the time that it has elsewhere.
         """
-        answers: list[Answer | Probed | None] = []
+        answers: list[Answer] = []
 
         def seconds(call: Call) -> Waits:
             left = self._until - time.monotonic()
@@ -260,54 +255,48 @@ class _Search:
                 return self._pool.waits(call.variant)
             return waits(min(left, self._pool.seconds))
 
-        with fresh(self._pool, check_heap=check_heap) as worker:
-            try:
-                for answer in make_in_order(worker, calls, lambda call: lambda: seconds(call)):
-                    answers.append(answer)  # noqa: PERF402 - those before a death are kept
-            except WorkerDiedError as died:
-                self._pool.refuse_if_closed()
-                if died.timed_out and not may_hang:
-                    raise _OutOfTimeError from None
-                return answers, died
+        for answer in replay(self._pool, calls, lambda call: lambda: seconds(call), check_heap=check_heap):
+            if isinstance(answer, WorkerDiedError):
+                if answer.timed_out and not may_hang:
+                    raise _OutOfTimeError
+                return answers, answer
+            answers.append(answer)
         return answers, None
 
 
-def _blame(culprit: Call, violation: Violation, command: Command, *, is_reproduced: bool = True) -> Blame:
+def _blame(culprit: Call, violation: Violation | str, command: Command, *, is_reproduced: bool = True) -> Blame:
+    """The blame of a call for a broken promise, a crash where only its message is given."""
     return Blame(
         variant=culprit.variant,
         dtype=culprit.dtype,
         case=culprit.name,
-        violation=violation,
+        violation=Violation(FindingKind.CRASH, violation) if isinstance(violation, str) else violation,
         command=command,
         is_reproduced=is_reproduced,
     )
 
 
-def _crash(culprit: Call, message: str, command: Command) -> Blame:
-    return _blame(culprit, Violation(FindingKind.CRASH, message), command)
-
-
 def _by(variant: str, call: Call) -> Call:
     """The same call of another variant."""
+    if isinstance(call.request, RunProbe):
+        task = msgspec.structs.replace(call.request.task, variant=variant)
+        return replace(call, variant=variant, request=msgspec.structs.replace(call.request, task=task))
     return replace(call, variant=variant, request=msgspec.structs.replace(call.request, variant=variant))
 
 
-def _size(call: Call) -> tuple[bool, int, str]:
-    """Cases before trials, and small ones first."""
-    request = call.request
-    if isinstance(request, RunCase):
-        return False, request.case.shape[0] * request.case.shape[1], call.name
-    return True, 0, call.name
+def _elements(call: Call) -> float:
+    """The elements of a case's input; infinite for a trial."""
+    return math.prod(call.request.case.shape) if isinstance(call.request, RunCase) else math.inf
 
 
 def _command(calls: Sequence[Call]) -> Command:
     """The command with which a report makes these calls in this order."""
-    probes = [call.request for call in calls if isinstance(call.request, RunProbe)]
+    tasks = [call.request.task for call in calls if isinstance(call.request, RunProbe)]
     return Command(
         variants=tuple(dict.fromkeys(call.variant for call in calls)),
         dtypes=tuple(dict.fromkeys(call.dtype for call in calls)),
         cases=tuple(dict.fromkeys(call.request.case for call in calls if isinstance(call.request, RunCase))),
-        probes=tuple(dict.fromkeys(request.probe for request in probes)),
-        effort=next((request.effort for request in probes), "normal"),
-        seed=max((request.seed for request in probes), default=0),
+        probes=tuple(dict.fromkeys(task.probe for task in tasks)),
+        effort=next((task.effort for task in tasks), "normal"),
+        seed=max((task.seed for task in tasks), default=0),
     )

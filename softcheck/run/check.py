@@ -9,7 +9,7 @@ from functools import partial
 from itertools import pairwise
 
 from softcheck.errors import SoftcheckError
-from softcheck.run.every_pair import WORKERS, EveryPair, wanted
+from softcheck.run.every_pair import wanted
 from softcheck.run.generate import generate
 from softcheck.run.model import Events, GivenUp, Run, RunOptions
 from softcheck.run.plan import covered, timed_shape, timed_together
@@ -39,7 +39,6 @@ def check(
         options.device,
         jobs=1 if options.in_order else options.jobs,
         seconds_per_call=options.seconds_per_call,
-        ahead=_most_at_once(options) - 1,
         check_heap=options.check_heap,
         compile_seconds=options.compile_seconds,
         devices=devices,
@@ -52,15 +51,10 @@ def check(
         session.close()
         raise
     session.on_fact = partial(_keep_fact, record, events)
-    pairs = EveryPair(session, record)
-    judges_pairs = options.exhaustive and run.ready.backend == "cuda"
     try:
-        on_loaded = _adding(pairs, options) if judges_pairs else lambda *_: None
-        apart = load(session, run, events, record, on_loaded, spare=WORKERS * session.places if judges_pairs else 0)
+        apart = load(session, run, events, record)
         _note_that_pairs_need_a_gpu(run)
-        cases_and_probes(
-            session, run, events, record, apart=apart, before_exclusive=lambda: _wait_for_pairs(session, pairs, events)
-        )
+        cases_and_probes(session, run, events, record, apart=apart)
         _generate(session, run, events, record)
         _note_given_up(session, run)
         _time(session, run, events, record)
@@ -75,9 +69,6 @@ def check(
         run.errors.append(str(error))
     finally:
         session.close()
-        found, errors = pairs.end()
-        run.exhausted.extend(found)
-        run.errors.extend(errors)
         run.blames.extend(session.blames.all())
         run.notes.extend(session.blames.notes)
         run.facts.update(session.facts)
@@ -106,11 +97,6 @@ def _noting(marks: list[tuple[str, float]], stage: Callable[[str], None]) -> Cal
         stage(name)
 
     return note
-
-
-def _most_at_once(options: RunOptions) -> int:
-    """Number of workers beyond which some would have nothing to do."""
-    return max(len(options.variants), len(options.cases) + len(options.probes) * len(options.variants))
 
 
 def _open(options: RunOptions, session: Session, keeping: Keeping | None) -> Record:
@@ -143,30 +129,12 @@ def _sort(run: Run) -> None:
     run.errors = sorted(set(run.errors))
 
 
-def _adding(pairs: EveryPair, options: RunOptions) -> Callable[[str, Declaration, bool], None]:
-    """Returns a callback that queues a variant's pairs."""
-
-    def add(name: str, declaration: Declaration, is_slow: bool) -> None:  # noqa: FBT001 - a callback
-        for each in wanted(name, declaration, options.dtypes):
-            pairs.add(each, next_of_all=is_slow)
-
-    return add
-
-
 def _note_that_pairs_need_a_gpu(run: Run) -> None:
-    able = [name for name, declaration in run.declarations.items() if wanted(name, declaration, run.options.dtypes)]
+    able = [name for name, declaration in run.declarations.items() if wanted(declaration, run.options.dtypes)]
     if able and run.options.exhaustive and run.ready.backend != "cuda":
         run.notes.append(
             "not every pair of 16-bit patterns is judged: that needs a GPU; see softcheck exhaust for a part"
         )
-
-
-def _wait_for_pairs(session: Session, pairs: EveryPair, events: Events) -> None:
-    if pairs.asked:
-        events.stage("judging every pair of 16-bit patterns")
-        # An idle context costs memory, and ending it takes time that is available now.
-        session.retire_idle()
-        pairs.wait(events.progress)
 
 
 def _note_given_up(session: Session, run: Run) -> None:

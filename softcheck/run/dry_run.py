@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from softcheck.run.model import Events, RunOptions
 from softcheck.run.plan import covered
-from softcheck.run.probing import ProbeTask, planned_calls
+from softcheck.run.probing import planned_calls
+from softcheck.run.protocol import ProbeTask
 from softcheck.run.session import Session
 
 

@@ -48,8 +48,11 @@ class ExhaustHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """What trials have shown of the variant's call: the run that goes on judges the same call."""
 
 
-_COMPACTED_AFTER = 256
-"""Parts after which the journal is written anew with the merged blocks alone."""
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The measurement of one part of a domain, by the part's number."""
+
+    number: int
+    measurement: Measurement
 
 
 class Parts:
@@ -60,28 +63,33 @@ class Parts:
 
         Raises UsageError where ``resume`` finds a journal of another run, or where the file can't be written.
         """
-        self._journal: Journal[ExhaustHeader, FinishedRange] = Journal(
-            path, header, FinishedRange, resume=resume, refusal=_refusal, is_synced=True
+        self._journal: Journal[ExhaustHeader, Part] = Journal(
+            path, header, Part, resume=resume, refusal=_refusal, is_synced=True
         )
         self.path = path
         self.rows_at_once = header.rows_at_once
-        self.finished = FinishedParts(-(-header.domain.first // header.rows_at_once))
-        for block in self._journal.entries:
-            self.finished.add(block)
-        self._added = 0
+        self.count = -(-header.domain.first // header.rows_at_once)
+        self._finished = {part.number: part.measurement for part in self._journal.entries}
 
     def add(self, part: int, measurement: Measurement) -> None:
         """Records a part by its number. The part is on the disk when this returns."""
-        block = FinishedRange(0, part, measurement)
-        self.finished.add(block)
-        self._journal.add(block)
-        self._added += 1
-        if self._added % _COMPACTED_AFTER == 0:
-            self._journal.replace(self.finished.blocks)
+        self._finished[part] = measurement
+        self._journal.add(Part(part, measurement))
 
+    @property
     def measurements(self) -> list[Measurement]:
-        """Measurements of the finished ranges, in order."""
-        return [block.measurement for block in self.finished.blocks]
+        """Measurements of the finished parts, in the order of the domain, so that sums do not depend on which part ended first."""
+        return [self._finished[part] for part in sorted(self._finished)]
+
+    @property
+    def missing(self) -> list[int]:
+        """The parts that are not finished, in order."""
+        return [part for part in range(self.count) if part not in self._finished]
+
+    @property
+    def rows(self) -> int:
+        """Rows of all finished parts."""
+        return sum(measurement.rows for measurement in self._finished.values())
 
     def close(self) -> None:
         """Closes the file and leaves it in place."""
@@ -162,32 +170,31 @@ def exhaust(
     parts before it are in the journal.
     """
     begun = time.monotonic()
-    finished = parts.finished
-    for measurement in parts.measurements():
+    for measurement in parts.measurements:
         session.patience.count(variant, domain.dtype, measurement.violations)
-    before = done = finished.rows
+    before = done = parts.rows
     progress(done, domain.first)
     ended: list[tuple[int, float]] = []
-    for part, found in _measured(session, variant, domain, list(finished.missing()), parts.rows_at_once):
+    for part, found in _measured(session, variant, domain, parts.missing, parts.rows_at_once):
         if found is not None:
             parts.add(part, found)
             done += found.rows
             ended.append((done, time.monotonic()))
             progress(done, domain.first)
-    left = list(finished.missing())
+    left = parts.missing
     over = session.patience.over(variant, domain.dtype)
     left_out = (
         LeftOut(
             over,
             parts=len(left),
-            of=finished.count,
-            rows=domain.first - finished.rows,
+            of=parts.count,
+            rows=domain.first - parts.rows,
             first_row=left[0] * parts.rows_at_once,
         )
         if left and over is not None
         else None
     )
-    merged = merge(parts.measurements())
+    merged = merge(parts.measurements)
     if len(ended) < 2:
         ended.insert(0, (before, begun))
     at_speed = (ended[-1][0] - ended[0][0], ended[-1][1] - ended[0][1])
@@ -282,58 +289,3 @@ def _measured(
     finally:
         # Ctrl-C must not wait for parts that no one will read.
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-class FinishedRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The measurement of 2^level parts in a row, the first of which is part ``index`` * 2^level."""
-
-    level: int
-    index: int
-    measurement: Measurement
-
-
-class FinishedParts:
-    """The measured parts of a domain of ``count`` parts.
-
-    Two neighbours whose first is even become one block of the next level, and so on. Sums of floats are thus always added in
-    the same tree, whichever part is finished first, and finished ranges take a few blocks each. A part in which a call gave no
-    output is kept on its own, since how many such parts there are decides if the variant is given up.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self._blocks: dict[tuple[int, int], Measurement] = {}
-
-    def add(self, block: FinishedRange) -> None:
-        """Adds a finished part, which is a block of level 0, or a merged block."""
-        level, index, measurement = block.level, block.index, block.measurement
-        while _may_merge(measurement):
-            other = self._blocks.get((level, index ^ 1))
-            if other is None or not _may_merge(other):
-                break
-            del self._blocks[level, index ^ 1]
-            measurement = merge([measurement, other] if index % 2 == 0 else [other, measurement])
-            level, index = level + 1, index // 2
-        self._blocks[level, index] = measurement
-
-    def __contains__(self, part: int) -> bool:
-        return any((level, part >> level) in self._blocks for level in range(self.count.bit_length() + 1))
-
-    def missing(self) -> Iterator[int]:
-        """The parts that are not finished, in order."""
-        return (part for part in range(self.count) if part not in self)
-
-    @property
-    def blocks(self) -> list[FinishedRange]:
-        """The blocks, in the order of their parts."""
-        found = [FinishedRange(level, index, measurement) for (level, index), measurement in self._blocks.items()]
-        return sorted(found, key=lambda block: block.index << block.level)
-
-    @property
-    def rows(self) -> int:
-        """Rows of all finished parts."""
-        return sum(measurement.rows for measurement in self._blocks.values())
-
-
-def _may_merge(measurement: Measurement) -> bool:
-    return all(violation.row is not None for violation in measurement.violations)

@@ -1,29 +1,28 @@
 """Workers forked from a process that has imported torch and Triton, so that each starts in a tenth of a second.
 
-Importing both takes 2 to 5 seconds of a core. The server (``softcheck.run.fork_server``) is started with the first
-worker and kept as long as this process. Imports no torch.
+Importing both takes 2 to 5 seconds of a core. The server is one of ``multiprocessing``, started with the first worker and kept
+as long as this process. What it forks is no ``multiprocessing.Process``: a worker has an environment and a standard
+error of its own, and imports no ``__main__``. Imports no torch.
 """
 
-import atexit
 import contextlib
+import ctypes
 import os
+import pickle
 import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
-
-from softcheck.run.fork_server import MOST_BYTES, NUMBER, Order
-
-_START_SECONDS = 180.0
-"""Seconds until the server has imported torch and Triton, on a cold, busy machine."""
+DEVICE_VARIABLE = "SOFTCHECK_FORKS_FOR"
+"""Tells a new server the device of its workers."""
 
 _READ_AT_IMPORT = (
     *("LD_", "PYTHON", "MALLOC_", "GLIBC_", "LC_", "LANG"),
@@ -32,13 +31,21 @@ _READ_AT_IMPORT = (
 """Prefixes of the environment variables that libraries may read while they are loaded. A server serves one set of their
 values."""
 
+_servers: dict[tuple[object, ...], forkserver.ForkServer] = {}
+"""Servers by device and by what they were started with."""
+
+_starts = threading.Lock()
+
+_UNABLE = (OSError, EOFError, RuntimeError)
+"""Raised where there is no server: it can't be started, has ended, or this process is itself just being spawned."""
+
 
 class ForkedWorker:
-    """The part of ``subprocess.Popen`` that a worker's parent uses, for a process that the server forked."""
+    """The part of ``subprocess.Popen`` that a worker's parent uses, for a process that a server forked."""
 
-    def __init__(self, pid: int, status: int, stderr: BinaryIO) -> None:
-        """Takes over ``status``, the descriptor from which the exit status can be read once the process has ended."""
-        self.pid = pid
+    def __init__(self, status: int, stderr: BinaryIO) -> None:
+        """Takes over ``status``, from which the process ID can be read, and the exit status once the process has ended."""
+        self.pid: int = forkserver.read_signed(status)
         self.stderr = stderr
         self._status = status
         self._code: int | None = None
@@ -56,123 +63,105 @@ class ForkedWorker:
             if self._code is None:
                 if not select.select([self._status], [], [], timeout)[0]:
                     raise subprocess.TimeoutExpired("worker", timeout or 0.0)
-                told = os.read(self._status, NUMBER.size)
                 # Nothing is told where the server itself was killed, and its workers with it.
-                self._code = NUMBER.unpack(told)[0] if told else -signal.SIGKILL
+                self._code = -signal.SIGKILL
+                with contextlib.suppress(EOFError):
+                    self._code = forkserver.read_signed(self._status)
                 os.close(self._status)
             return self._code
 
 
-class _Server:
-    """A running fork server."""
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The surroundings of one worker, sent to the server in place of a process."""
 
-    def __init__(self, device: str) -> None:
-        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._orders.settimeout(_START_SECONDS)
-        self._one = threading.Lock()
-        with theirs:
-            environment, nothing = for_workers(os.environ), subprocess.DEVNULL
-            module = "softcheck.run.fork_server"
-            self._process = start_module(module, device, theirs.fileno(), env=environment, stderr=nothing)
+    device: str
+    folder: str
+    environment: dict[str, str]
 
-    def close(self) -> None:
-        """Ends the server. Its workers end as the pipes to their parents are closed."""
-        self._orders.close()
-        self._process.kill()
-        self._process.wait()
+    def _bootstrap(self, sentinel: int) -> int:
+        """Becomes a worker, as ``python -m softcheck.run.worker`` is in this folder and environment; returns its exit status."""
+        os.setsid()
+        # A worker that hangs in a call ends with the server, which ends with its parent.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        inherited = forkserver.get_inherited_fds()
+        assert inherited is not None
+        connection, shown, errors = inherited
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for given, standard in ((nothing, 0), (nothing, 1), (errors, 2)):
+            os.dup2(given, standard)
+        # With its end of this pipe the server would live as long as the worker.
+        alive = forkserver._forkserver._forkserver_alive_fd  # type: ignore[attr-defined]  # noqa: SLF001
+        for descriptor in (nothing, errors, sentinel, alive):
+            os.close(descriptor)
+        import torch
 
-    def fork(self, order: Order, descriptors: list[int]) -> int:
-        """Returns the process ID of a new worker. Raises OSError if the server gives none."""
-        message = msgspec.msgpack.encode(order)
-        if len(message) > MOST_BYTES:
-            raise OSError(f"the environment takes {len(message)} bytes, at most {MOST_BYTES} can be sent")
-        with self._one:
-            socket.send_fds(self._orders, [message], descriptors)
-            told = self._orders.recv(NUMBER.size)
-        if not told:
-            raise OSError("the fork server has ended")
-        return int(NUMBER.unpack(told)[0])
+        from softcheck.run import forked, worker
+
+        own = [self.folder, *filter(None, self.environment.get("PYTHONPATH", "").split(os.pathsep))]
+        sys.path[:] = [*own, *(folder for folder in sys.path if folder not in ("", *own))]
+        os.chdir(self.folder)
+        interpreted = {} if forked.for_gpu else {"TRITON_INTERPRET": "1"}
+        for name in os.environ.keys() - self.environment.keys():
+            del os.environ[name]
+        os.environ.update(self.environment | interpreted)
+        words = [self.device, str(connection), str(shown)]
+        if forked.for_gpu and not torch.cuda.is_available():
+            # A driver without a usable GPU: Triton was imported for the wrong one of the two.
+            for descriptor in (connection, shown):
+                os.set_inheritable(descriptor, True)
+            os.execv(sys.executable, [sys.executable, "-m", "softcheck.run.worker", *words])  # noqa: S606 - our own module
+        sys.argv = ["worker", *words]
+        try:
+            worker.main()
+        except SystemExit as ended:
+            return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        except BaseException:  # noqa: BLE001 - shown as an interpreter shows it before it ends
+            sys.excepthook(*sys.exc_info())
+            return 1
+        return 0
 
 
-_servers: dict[tuple[object, ...], _Server | None] = {}
-"""Servers by device and by what they were started with; None where one has failed."""
-
-_starts = threading.Lock()
+_PR_SET_PDEATHSIG = 1
+"""Source: sys/prctl.h of Linux."""
 
 
 def prepare(device: str) -> None:
-    """Starts a server before its first worker is needed, so that its imports run beside other work."""
-    _server(device)
+    """Starts the server for a device before its first worker is needed, so that its imports run beside other work."""
+    with contextlib.suppress(*_UNABLE):
+        _server(device)
 
 
-def _server(device: str) -> tuple[tuple[object, ...], _Server | None]:
-    """Returns the server for a device in the present environment, and its key."""
-    environment = for_workers(os.environ)
-    read_at_import = sorted((n, value) for n, value in environment.items() if n.startswith(_READ_AT_IMPORT))
+def _server(device: str) -> forkserver.ForkServer:
+    """Returns the running server for a device in the present environment."""
+    read_at_import = sorted((n, value) for n, value in os.environ.items() if n.startswith(_READ_AT_IMPORT))
     key = (device, sys.executable, os.getpid(), *read_at_import)
     with _starts:
         if key not in _servers:
-            if not _servers:
-                atexit.register(_close_all, os.getpid())
-            can_fork = hasattr(socket, "send_fds") and hasattr(os, "pidfd_open")
-            _servers[key] = _Server(device) if can_fork else None
-        return key, _servers[key]
+            _servers[key] = forkserver.ForkServer()
+            _servers[key].set_forkserver_preload(["softcheck.run.forked"])
+        os.environ[DEVICE_VARIABLE] = device
+        try:
+            _servers[key].ensure_running()
+        finally:
+            del os.environ[DEVICE_VARIABLE]
+        return _servers[key]
 
 
-def fork_worker(device: str, theirs: Connection, shown: int) -> ForkedWorker | None:
+def fork_worker(device: str, environment: Mapping[str, str], theirs: Connection, shown: int) -> ForkedWorker | None:
     """Forks a worker that answers over ``theirs`` and shows its phase in the file ``shown``.
 
-    Returns None if no server can be had, as where ``os.pidfd_open`` is missing; a worker is then started from nothing.
+    Returns None if no server can be had, as where Linux is missing; a worker is then started from nothing.
     """
-    key, server = _server(device)
-    if server is None:
-        return None
     errors, their_errors = os.pipe()
-    status, their_status = os.pipe()
     try:
-        order = Order(str(Path.cwd()), for_workers(os.environ))
-        pid = server.fork(order, [theirs.fileno(), shown, their_errors, their_status])
-    except OSError:
-        with _starts:
-            _servers[key] = None
-        server.close()
+        status, order = _server(device).connect_to_new_process([theirs.fileno(), shown, their_errors])
+        with os.fdopen(order, "wb") as file:
+            pickle.dump({}, file)
+            pickle.dump(_Order(device, str(Path.cwd()), dict(environment)), file)
+        return ForkedWorker(status, os.fdopen(errors, "rb"))
+    except _UNABLE:
         os.close(errors)
-        os.close(status)
         return None
     finally:
         os.close(their_errors)
-        os.close(their_status)
-    return ForkedWorker(pid, status, os.fdopen(errors, "rb"))
-
-
-def _close_all(pid: int) -> None:
-    # A process that this one forked inherits the servers and doesn't own them.
-    for server in _servers.values() if os.getpid() == pid else ():
-        if server is not None:
-            server.close()
-
-
-def start_module(
-    module: str, device: str, *descriptors: int, env: Mapping[str, str], stderr: int
-) -> "subprocess.Popen[bytes]":
-    """Starts ``python -m MODULE DEVICE DESCRIPTOR...``, which inherits the descriptors."""
-    return subprocess.Popen(  # noqa: S603 - our own module, no shell
-        [sys.executable, "-m", module, device, *map(str, descriptors)],
-        pass_fds=descriptors,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=stderr,
-        env=env,
-        # The parent handles Ctrl-C; it still wants the results of requests under way.
-        start_new_session=True,
-    )
-
-
-def for_workers(environment: "os._Environ[str]") -> dict[str, str]:
-    """The environment without the variable that tells Triton to interpret or to compile, and with one thread for numpy's products.
-
-    Triton reads the former when a kernel is decorated. "auto" is resolved in the worker, which knows whether there is a GPU.
-    """
-    kept = {name: value for name, value in environment.items() if name != "TRITON_INTERPRET"}
-    # There is a worker for each core. OpenBLAS reads this once, when numpy loads it.
-    return {"OPENBLAS_NUM_THREADS": "1", **kept}

@@ -9,7 +9,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
@@ -63,7 +63,6 @@ class Journal(Generic[Head, Entry]):
                     raise UsageError(f"{path} can't be gone on with: {why}; leave --resume out to begin anew")
                 self.entries = [_decoded(record, entry, path, number) for number, record in enumerate(kept, start=1)]
                 records = [found, *kept]
-            self._header = records[0]
             # The file is written anew without the record that a kill may have cut off, and then appended to.
             self._file = self._written(records)
         except OSError as error:
@@ -79,13 +78,6 @@ class Journal(Generic[Head, Entry]):
             self._file.flush()
             if self._is_synced:
                 os.fsync(self._file.fileno())
-
-    def replace(self, entries: Iterable[Entry]) -> None:
-        """Puts these entries, which say the same in fewer records, in place of all that there are."""
-        records = [self._header, *map(msgspec.msgpack.encode, entries)]
-        with self._lock:
-            self._file.close()
-            self._file = self._written(records)
 
     def _written(self, records: Sequence[bytes]) -> BinaryIO:
         whole = self.path.with_name(f".{self.path.name}.tmp")

@@ -10,9 +10,9 @@ from softcheck.run.blames import Blame
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.generate import Generated
 from softcheck.run.patience import HANG_SECONDS, Over
-from softcheck.run.probing import ProbeResult, ProbeTask
+from softcheck.run.probing import ProbeResult
 from softcheck.run.process import DeviceChoice
-from softcheck.run.protocol import Ready
+from softcheck.run.protocol import ProbeTask, Ready
 from softcheck.run.session import CaseMeasurement
 from softcheck.run.widths import COMPILE_SECONDS, WidthLimit
 from softcheck.speed.samples import ShapeSamples

@@ -6,7 +6,6 @@ import copy
 import os
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -48,12 +47,10 @@ class Devices(Protocol):
 
 @dataclass(slots=True)
 class _Shared:
-    """State shared by a pool and the pools set apart from it. ``changed`` guards it and the lists of idle workers."""
+    """State shared by a pool and the pools set apart from it. ``lock`` guards it and the lists of idle workers."""
 
-    changed: threading.Condition = field(default_factory=threading.Condition)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     workers: set[Worker] = field(default_factory=set)
-    coming: int = 0
-    """Workers that are being started ahead."""
     closed: bool = False
     has_jobs: Callable[[], bool] = lambda: False
     """True if jobs wait for a worker."""
@@ -70,14 +67,13 @@ class Pool:
         *,
         jobs: int | None = None,
         seconds_per_call: float = HANG_SECONDS,
-        ahead: int = 0,
         check_heap: bool = False,
         compile_seconds: float = COMPILE_SECONDS,
         devices: Devices | None = None,
     ) -> None:
-        """Starts the first worker, so that a missing device is known at once, and up to ``ahead`` more beside it.
+        """Starts the first worker, so that a missing device is known at once.
 
-        There are at most ``jobs`` workers in all, and only the first is waited for. With ``check_heap``, glibc checks
+        With ``check_heap``, glibc checks
         the heap of each worker. ``compile_seconds`` are the seconds that the kernels of a wide row may take to compile
         on a GPU. ``devices`` are those of a cluster, in place of this machine's. Raises NothingRunError if ``device`` is
         "cuda" and there is none.
@@ -102,12 +98,7 @@ class Pool:
         self.slow: set[str] = set()
         """Variants whose first call in a process takes seconds."""
         try:
-            if devices is None:
-                most = jobs or self._fair(default_jobs("cuda"))
-                self._start_ahead(min(ahead, most - 1, _AT_ONCE))
-                first = [self._new_worker()]
-            else:
-                first = devices.start_all(device, check_heap=check_heap)
+            first = [self._new_worker()] if devices is None else devices.start_all(device, check_heap=check_heap)
         except BaseException:
             self.close()
             raise
@@ -180,19 +171,17 @@ class Pool:
     def rejoin(self) -> None:
         """Hands the idle workers back to the pool that this one was set apart from."""
         if self._lender is not None:
-            with self._shared.changed:
+            with self._shared.lock:
                 self._lender._idle += self._idle  # noqa: SLF001
                 self._idle.clear()
-                self._shared.changed.notify_all()
 
     def close(self) -> None:
         """Ends every worker. Safe to call twice and from a signal's aftermath."""
-        with self._shared.changed:
+        with self._shared.lock:
             self._shared.closed = True
             workers = list(self._shared.workers)
             self._shared.workers.clear()
             self._idle.clear()
-            self._shared.changed.notify_all()
         if self._share is not None:
             self._share.leave()
         _close_all(workers)
@@ -213,22 +202,22 @@ class Pool:
 
     def take(self, *, fresh: bool = False) -> Worker:
         """Returns a worker for one request; with ``fresh``, a new one in which nothing has run yet."""
-        with self._shared.changed:
-            while not fresh and not self.closed:
-                for idle in (self._idle, [] if self._lender is None else self._lender._idle):  # noqa: SLF001
-                    for worker in reversed(idle):
-                        if self._place in (None, worker.place):
-                            idle.remove(worker)
-                            return worker
-                if not self._shared.coming:
-                    break
-                self._shared.changed.wait()
+        with self._shared.lock:
             self.refuse_if_closed()
+            for idle in () if fresh else self._idle_lists():
+                for worker in reversed(idle):
+                    if self._place in (None, worker.place):
+                        idle.remove(worker)
+                        return worker
         return self._added(self._new_worker())
+
+    def _idle_lists(self) -> list[list[Worker]]:
+        """The pool's own idle workers, and those that it may borrow."""
+        return [self._idle] if self._lender is None else [self._idle, self._lender._idle]  # noqa: SLF001 - its own kind
 
     def spare(self) -> Worker | None:
         """Returns an idle worker for one request where no job waits for one, and None otherwise."""
-        with self._shared.changed:
+        with self._shared.lock:
             if self.closed or self._shared.has_jobs() or not self._idle or self._place is not None:
                 return None
             return self._idle.pop()
@@ -239,13 +228,12 @@ class Pool:
 
     def give(self, worker: Worker) -> None:
         """Takes back a worker whose request is finished."""
-        with self._shared.changed:
+        with self._shared.lock:
             self._idle.append(worker)
-            self._shared.changed.notify_all()
 
     def retire(self, worker: Worker) -> None:
         """Ends a worker that has answered but can't continue."""
-        with self._shared.changed:
+        with self._shared.lock:
             self._shared.workers.discard(worker)
         worker.close()
 
@@ -254,13 +242,13 @@ class Pool:
 
         Each worker holds memory of the device, which a timing needs for itself.
         """
-        with self._shared.changed:
-            idle = self._idle if self._lender is None else [*self._idle, *self._lender._idle]  # noqa: SLF001 - its own kind
+        with self._shared.lock:
+            idle = [worker for workers in self._idle_lists() for worker in workers]
             best: dict[int, Worker] = {}
             for worker in sorted(idle, key=lambda worker: (len(worker.served & self.slow), len(worker.served))):
                 best[worker.place] = worker
             retired = [w for w in idle if w is not best[w.place] and self._place in (None, w.place)]
-            for workers in (self._idle, [] if self._lender is None else self._lender._idle):  # noqa: SLF001
+            for workers in self._idle_lists():
                 workers[:] = [worker for worker in workers if worker not in retired]
             self._shared.workers.difference_update(retired)
         _close_all(retired)
@@ -308,7 +296,7 @@ class Pool:
         return worker
 
     def _added(self, worker: Worker) -> Worker:
-        with self._shared.changed:
+        with self._shared.lock:
             if self.closed:
                 worker.close()
             self.refuse_if_closed()
@@ -320,36 +308,8 @@ class Pool:
         if self.closed:
             raise SessionClosedError("the session is closed")
 
-    def _start_ahead(self, count: int) -> None:
-        for _ in range(count):
-            with self._shared.changed:
-                self._shared.coming += 1
-            threading.Thread(target=self._start_one, daemon=True).start()
-
-    def _start_one(self) -> None:
-        worker = None
-        try:
-            worker = self._new_worker()
-        except (SoftcheckError, OSError):
-            # The next request for a worker meets the same error, and reports it.
-            return
-        finally:
-            with self._shared.changed:
-                self._shared.coming -= 1
-                if worker is not None and not self.closed:
-                    self._shared.workers.add(worker)
-                    self._idle.append(worker)
-                    worker = None
-                self._shared.changed.notify_all()
-            if worker is not None:
-                worker.close()
-
 
 _TURN_SECONDS = 0.3
-
-_AT_ONCE = 3
-"""Workers that are started ahead beside the first. Further workers are started when there is work for them: by then it
-is known how many reports share the cores."""
 
 
 def _close_all(workers: Sequence[Worker]) -> None:
@@ -386,80 +346,49 @@ class Lane(Generic[Item_co]):
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """The end of a job, with the message of its error if it raised one."""
+    """The end of a job of a lane, with the message of its error if it raised one."""
 
+    lane: int
     error: str | None
 
 
 def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], None], progress: Progress) -> list[str]:
-    """Runs every job, ``pool.jobs`` at once; items reach ``deliver`` in the calling thread as they come.
+    """Runs every job in a thread of its own, ``pool.jobs`` at once; items reach ``deliver`` in the calling thread as they come.
 
     The next job comes from the first lane that may begin one. Returns one message per job that raised.
     """
-    total = sum(len(lane.jobs) for lane in lanes)
-    jobs = _Jobs(pool, lanes)
-    pool.begin_jobs(jobs.has_jobs)
-    count = min(pool.jobs, sum(min(lane.most, len(lane.jobs)) for lane in lanes))
-    threads = [threading.Thread(target=jobs.work, daemon=True) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    errors = []
-    finished = 0
-    while finished < total:
-        event = jobs.events.get()
+    events: queue.SimpleQueue[tuple[Item] | _Ended] = queue.SimpleQueue()
+    waiting, running = [collections.deque(lane.jobs) for lane in lanes], [0] * len(lanes)
+    pool.begin_jobs(lambda: any(waiting))
+    total, errors = sum(len(lane.jobs) for lane in lanes), list[str]()
+    while any(waiting) or any(running):
+        for number, lane in enumerate(lanes):
+            while waiting[number] and running[number] < lane.most:
+                if sum(running) >= pool.jobs or not pool.may_begin(sum(running)):
+                    break
+                running[number] += 1
+                arguments = (number, waiting[number].popleft(), events)
+                threading.Thread(target=_work, args=arguments, daemon=True).start()
+        try:
+            # Other reports may leave cores to this one.
+            event = events.get(timeout=_TURN_SECONDS if any(waiting) else None)
+        except queue.Empty:
+            continue
         if not isinstance(event, _Ended):
             deliver(event[0])
             continue
-        if event.error is not None:
-            errors.append(event.error)
-        finished += 1
-        progress(finished, total)
-    for thread in threads:
-        thread.join()
+        running[event.lane] -= 1
+        errors += [] if event.error is None else [event.error]
+        progress(total - sum(len(jobs) for jobs in waiting) - sum(running), total)
     return errors
 
 
-class _Jobs(Generic[Item]):
-    """Jobs that have not begun, the number of running jobs of each lane, and the items and ends of jobs so far."""
-
-    def __init__(self, pool: Pool, lanes: Sequence[Lane[Item]]) -> None:
-        self.events: queue.SimpleQueue[tuple[Item] | _Ended] = queue.SimpleQueue()
-        self._pool = pool
-        self._lock = threading.Lock()
-        self._lanes = [(collections.deque(lane.jobs), lane.most) for lane in lanes]
-        self._running = [0] * len(lanes)
-
-    def work(self) -> None:
-        """Runs one job after the other, as long as a lane with jobs left runs less than its most."""
-        # The thread that ends a lane's job takes the lane's next job, so threads that leave forget no job.
-        while (begun := self._begin()) is not None:
-            number, job = begun
-            error = None
-            try:
-                job.work(lambda item: self.events.put((item,)))
-            except SoftcheckError as raised:
-                error = str(raised)
-            except Exception as raised:  # noqa: BLE001 - a silent thread would leave the main thread waiting for ever
-                error = f"{job.name}: internal error: {raised!r}"
-            with self._lock:
-                self._running[number] -= 1
-            self.events.put(_Ended(error))
-            if error is not None and self._pool.closed:
-                return
-
-    def _begin(self) -> tuple[int, Job[Item]] | None:
-        """Returns the next job and its lane's number, once it may begin beside the running ones."""
-        while True:
-            with self._lock:
-                able = [n for n, (jobs, most) in enumerate(self._lanes) if jobs and self._running[n] < most]
-                if not able:
-                    return None
-                if self._pool.may_begin(sum(self._running)):
-                    self._running[able[0]] += 1
-                    return able[0], self._lanes[able[0]][0].popleft()
-            time.sleep(_TURN_SECONDS)
-
-    def has_jobs(self) -> bool:
-        """True if a job has not begun."""
-        with self._lock:
-            return any(jobs for jobs, _ in self._lanes)
+def _work(lane: int, job: Job[Item], events: "queue.SimpleQueue[tuple[Item] | _Ended]") -> None:
+    error = None
+    try:
+        job.work(lambda item: events.put((item,)))
+    except SoftcheckError as raised:
+        error = str(raised)
+    except Exception as raised:  # noqa: BLE001 - a silent thread would leave the main thread waiting for ever
+        error = f"{job.name}: internal error: {raised!r}"
+    events.put(_Ended(lane, error))

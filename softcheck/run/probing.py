@@ -8,18 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from msgspec.structs import replace
-
 from oracles.formats import FORMATS
 from softcheck.errors import SoftcheckError
 from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.registry import EXCLUSIVE, HEAVY, SPREAD, WIDE, WIDEST, Effort
+from softcheck.probes.registry import EXCLUSIVE, HEAVY, SPREAD, WIDE, WIDEST
 from softcheck.run.again import Sighting, again, made, unshown
 from softcheck.run.blame import lay_idle
 from softcheck.run.calls import Answer, in_trial
 from softcheck.run.pool import Job, Pool
 from softcheck.run.process import DeviceRuinedError, Worker, WorkerDiedError
-from softcheck.run.protocol import Probed, ProbePlanned, Ready, RunProbe, TrialDone
+from softcheck.run.protocol import Probed, ProbePlanned, ProbeTask, Ready, RunProbe, TrialDone
 from softcheck.run.session import death
 from softcheck.variants.declaration import Backend
 
@@ -28,24 +26,6 @@ MOST_DEATHS_IN_A_PROBE = 3
 
 
 Told = TypeVar("Told", ProbePlanned, Probed)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeTask:
-    """One probe on one variant in one dtype."""
-
-    variant: str
-    dtype: str
-    probe: str
-    effort: Effort = "normal"
-    axis: str | None = None
-    """The one way that the probe ``meetings`` calls, in place of a plan of ways."""
-    seed: int = 0
-    time_share: float = 1.0
-    """Part of their time that probes with a limit of time take: less where many variants share a machine without a GPU."""
-
-    def __str__(self) -> str:
-        return f"probe {self.probe} on {self.variant}, {self.dtype}"
 
 
 _WHOLE_TIME = 3
@@ -209,13 +189,13 @@ class _Trials:
 
     def calls(self) -> tuple[str, ...]:
         """Returns words for what the trials would do, none of which is made."""
-        return self._told_by(ProbePlanned, replace(self._request(only=()), tells_calls=True)).calls
+        return self._told_by(ProbePlanned, self._request(tells_calls=True)).calls
 
     def plan(self) -> bool:
         """Learns which trials there are; returns False if the variant was given up before."""
         if self._pool.patience.over(self.task.variant, self.task.dtype) is not None:
             return False
-        self.labels = self._told_by(ProbePlanned, self._request(only=())).labels
+        self.labels = self._told_by(ProbePlanned, self._request()).labels
         self._left.extend(range(len(self._outcomes), len(self.labels)))
         return True
 
@@ -241,7 +221,7 @@ class _Trials:
 
     def _make(self, take: Callable[[], Worker | None], index: int) -> bool:
         """Makes one trial. Returns False if there is no worker."""
-        call = in_trial(self._request(only=(index,)), index, self.labels[index])
+        call = in_trial(self.task, index, self.labels[index], _widest(self._pool, self.task))
         while (worker := take()) is not None:
             answer, seen = made(self._pool, worker, call, lambda: self._pool.waits(call.variant), str(self.task))
             if answer is None:
@@ -267,7 +247,7 @@ class _Trials:
         """Returns the conclusion, once its findings have shown again."""
         while True:
             done = tuple(self._outcomes.get(index, self._given_up) for index in range(len(self.labels)))
-            conclusion = self._told_by(Probed, self._request(done=done)).conclusion
+            conclusion = self._told_by(Probed, self._request(outcomes=done)).conclusion
             if not self._is_changed_by_repeating(conclusion):
                 return conclusion
 
@@ -302,17 +282,6 @@ class _Trials:
                 return True
         return False
 
-    def _request(self, done: tuple[Outcome, ...] = (), only: tuple[int, ...] | None = None) -> RunProbe:
-        task = self.task
-        return RunProbe(
-            task.variant,
-            task.probe,
-            task.dtype,
-            task.effort,
-            task.seed,
-            done,
-            only,
-            widest=_widest(self._pool, task),
-            time_share=task.time_share,
-            axis=task.axis,
-        )
+    def _request(self, *, outcomes: tuple[Outcome, ...] | None = None, tells_calls: bool = False) -> RunProbe:
+        widest = _widest(self._pool, self.task)
+        return RunProbe(task=self.task, outcomes=outcomes, tells_calls=tells_calls, widest=widest)

@@ -6,6 +6,7 @@ import mmap
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -22,7 +23,7 @@ from softcheck.calling import activity
 from softcheck.calling.activity import Phase
 from softcheck.contract import FindingKind
 from softcheck.errors import NothingRunError, SoftcheckError
-from softcheck.run.forking import ForkedWorker, for_workers, fork_worker, start_module
+from softcheck.run.forking import ForkedWorker, fork_worker
 from softcheck.run.protocol import (
     LAST,
     Call,
@@ -135,14 +136,17 @@ class Worker:
     facts: Mapping[str, Recognised] = MappingProxyType({})
     """What is known of variants' calls, by name; each request says it of the variants that it runs."""
 
-    def __init__(self, device: DeviceChoice, *, check_heap: bool = False) -> None:
-        """Starts the process. With ``check_heap``, glibc checks its heap (``can_check_heap`` tells whether it can)."""
+    def __init__(
+        self, device: DeviceChoice, *, check_heap: bool = False, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Starts the process with these variables beside its parent's. With ``check_heap``, glibc checks its heap (``can_check_heap`` tells whether it can)."""
         self._connection, theirs = Pipe()
         self._stderr: collections.deque[bytes] = collections.deque(maxlen=40)
         with tempfile.TemporaryFile() as shown:
             shown.truncate(activity.SIZE)
             self._activity = mmap.mmap(shown.fileno(), activity.SIZE)
-            self._process = start(device, theirs, shown.fileno(), check_heap=check_heap)
+            given = {**_for_workers(os.environ), **environment}
+            self._process = start(device, theirs, shown.fileno(), given, check_heap=check_heap)
         theirs.close()
         self._drain = threading.Thread(target=self._read_stderr, daemon=True)
         self._drain.start()
@@ -310,7 +314,7 @@ def can_check_heap() -> bool:
 
 
 def start(
-    device: DeviceChoice, theirs: Connection, shown: int, *, check_heap: bool
+    device: DeviceChoice, theirs: Connection, shown: int, environment: dict[str, str], *, check_heap: bool
 ) -> "subprocess.Popen[bytes] | ForkedWorker":
     """Starts the process of a worker, in a process group of its own, that answers over ``theirs``; see ``Worker``.
 
@@ -318,16 +322,34 @@ def start(
     (``softcheck.calling.activity``). The process is forked where one has imported torch already, unless its heap is to
     be checked.
     """
-    forked = None if check_heap else fork_worker(device, theirs, shown)
-    return forked or start_from_nothing(device, theirs, shown, check_heap=check_heap)
+    forked = None if check_heap else fork_worker(device, environment, theirs, shown)
+    return forked or start_from_nothing(device, theirs, shown, environment, check_heap=check_heap)
 
 
 def start_from_nothing(
-    device: DeviceChoice, theirs: Connection, shown: int, *, check_heap: bool
+    device: DeviceChoice, theirs: Connection, shown: int, environment: dict[str, str], *, check_heap: bool
 ) -> "subprocess.Popen[bytes]":
     """Starts a worker as a new Python process; see ``start``."""
-    environment = for_workers(os.environ)
     if check_heap:
-        environment["MALLOC_CHECK_"] = "3"
-        environment["LD_PRELOAD"] = " ".join(filter(None, [_HEAP_CHECKER, environment.get("LD_PRELOAD")]))
-    return start_module("softcheck.run.worker", device, theirs.fileno(), shown, env=environment, stderr=subprocess.PIPE)
+        preloaded = " ".join(filter(None, [_HEAP_CHECKER, environment.get("LD_PRELOAD")]))
+        environment = {**environment, "MALLOC_CHECK_": "3", "LD_PRELOAD": preloaded}
+    return subprocess.Popen(  # noqa: S603 - our own module, no shell
+        [sys.executable, "-m", "softcheck.run.worker", device, str(theirs.fileno()), str(shown)],
+        pass_fds=(theirs.fileno(), shown),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+        # The parent handles Ctrl-C; it still wants the results of requests under way.
+        start_new_session=True,
+    )
+
+
+def _for_workers(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the variable that tells Triton to interpret or to compile, and with one thread for numpy's products.
+
+    Triton reads the former when a kernel is decorated. "auto" is resolved in the worker, which knows whether there is a GPU.
+    """
+    kept = {name: value for name, value in environment.items() if name != "TRITON_INTERPRET"}
+    # There is a worker for each core. OpenBLAS reads this once, when numpy loads it.
+    return {"OPENBLAS_NUM_THREADS": "1", **kept}

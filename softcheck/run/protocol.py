@@ -18,6 +18,23 @@ FIRST_SHAPE = (2, 8)
 """Rows and columns of the ordinary input on which a variant is first called."""
 
 
+class ProbeTask(msgspec.Struct, frozen=True, kw_only=True):
+    """One probe on one variant in one dtype."""
+
+    variant: str
+    dtype: str
+    probe: str
+    effort: Effort = "normal"
+    axis: str | None = None
+    """The one way that the probe ``meetings`` calls, in place of a plan of ways."""
+    seed: int = 0
+    time_share: float = 1.0
+    """Part of their time that probes with a limit of time take: less where many variants share a machine without a GPU."""
+
+    def __str__(self) -> str:
+        return f"probe {self.probe} on {self.variant}, {self.dtype}"
+
+
 class Informed(msgspec.Struct, frozen=True, kw_only=True):
     """A request that runs variants, with what is known of their calls by name, so that no process decides for itself."""
 
@@ -68,25 +85,23 @@ class RunDomain(Informed, frozen=True, tag=True):
     """Most rows of one call; None for all."""
 
 
-class RunProbe(Informed, frozen=True, tag=True):
-    """Make a probe's trials on one variant in one dtype, beginning with the first without an outcome, then conclude."""
+class RunProbe(Informed, frozen=True, tag=True, kw_only=True):
+    """Tell which trials a probe plans, make one of them, or conclude from the outcomes of all."""
 
-    variant: str
-    probe: str
-    dtype: str
-    effort: Effort
-    seed: int
-    done: tuple[Outcome, ...] = ()
-    only: tuple[int, ...] | None = None
-    """The trials to make, without a conclusion; None for all."""
+    task: ProbeTask
+    trial: int | None = None
+    """The trial to make."""
+    outcomes: tuple[Outcome, ...] | None = None
+    """Those of all trials, to conclude from."""
     tells_calls: bool = False
     """True if the plan is to say what the trials would do."""
     widest: int | None = None
     """Most columns that are tried; None for no such limit."""
-    time_share: float = 1.0
-    """Part of its limit of time that the probe takes."""
-    axis: str | None = None
-    """The one way that the probe ``meetings`` calls; None for a plan of ways."""
+
+    @property
+    def variant(self) -> str:
+        """The variant that is probed."""
+        return self.task.variant
 
 
 class TryWidth(Informed, frozen=True, tag=True):
@@ -121,7 +136,7 @@ class RunTrace(Informed, frozen=True, tag=True):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call, or all calls of one trial, of one variant. ``request`` asks for nothing else."""
+    """One call, or all calls of one trial, of one variant."""
 
     variant: str
     dtype: str
@@ -184,7 +199,7 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):
-    """A variant is about to run on a case, and is to blame if the worker dies now."""
+    """A variant is about to run on a case or in a trial, and is to blame if the worker dies now."""
 
     variant: str
 
@@ -217,16 +232,9 @@ class ProbePlanned(msgspec.Struct, frozen=True, tag=True):
     """Words for what the trials would do, if it is asked for."""
 
 
-class TrialStarted(msgspec.Struct, frozen=True, tag=True):
-    """A probe's trial begins, and is to blame if the worker dies now."""
-
-    index: int
-
-
 class TrialDone(msgspec.Struct, frozen=True, tag=True):
     """A trial's outcome. If it is ``fatal``, the worker can't continue after it."""
 
-    index: int
     outcome: Outcome
 
     @property
@@ -241,7 +249,7 @@ class TrialDone(msgspec.Struct, frozen=True, tag=True):
 
 
 class Probed(msgspec.Struct, frozen=True, tag=True):
-    """The probe's conclusion, after its last trial."""
+    """The probe's conclusion."""
 
     conclusion: Conclusion
 
@@ -294,7 +302,6 @@ Reply = (
     | Measured
     | Timed
     | ProbePlanned
-    | TrialStarted
     | TrialDone
     | Probed
     | WidthTried

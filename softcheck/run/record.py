@@ -21,8 +21,8 @@ from softcheck.run.generate import Generated
 from softcheck.run.journal import Journal
 from softcheck.run.model import RunOptions
 from softcheck.run.patience import Patience
-from softcheck.run.probing import ProbeResult, ProbeTask
-from softcheck.run.protocol import Ready
+from softcheck.run.probing import ProbeResult
+from softcheck.run.protocol import ProbeTask, Ready
 from softcheck.run.session import CaseMeasurement
 from softcheck.run.widths import WidthLimit
 from softcheck.speed.samples import ShapeSamples

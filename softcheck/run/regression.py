@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import Bits, encode
-from softcheck.cases.case import PACKED, Case
-from softcheck.cases.check import check_contents
+from softcheck.cases.case import PACKED, Case, check_contents
 from softcheck.cases.corpus_edit import compacted
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError

@@ -13,8 +13,7 @@ from softcheck.calling import activity, launches
 from softcheck.calling.call import is_usable, place, returned_wrongly
 from softcheck.calling.memory import give_back, lack_in_words, patiently
 from softcheck.calling.state import Snapshot, is_lost, preserved
-from softcheck.cases.case import PACKED, Case
-from softcheck.cases.check import check_layout
+from softcheck.cases.case import PACKED, Case, check_layout
 from softcheck.contract import FindingKind
 from softcheck.errors import NothingRunError, UninterpretableError, UsageError, WithoutKernelError
 from softcheck.judge.judge import reference
@@ -41,7 +40,7 @@ from softcheck.run.protocol import (
     Trying,
     TryWidth,
 )
-from softcheck.run.trials import make_trials
+from softcheck.run.trials import probe_replies
 from softcheck.variants import executed
 from softcheck.variants.adapt import Adapted
 from softcheck.variants.recognised import Recognised, unrecognised
@@ -87,7 +86,7 @@ class Server:
         elif isinstance(request, RunDomain):
             yield from self._run_domain(request)
         elif isinstance(request, RunProbe):
-            yield from make_trials(request, self._variant(request.variant), self.device)
+            yield from probe_replies(request, self._variant(request.variant), self.device)
         elif isinstance(request, TryWidth):
             yield from try_width(request, self._variant(request.variant), self.device)
         elif isinstance(request, CompareOrders):

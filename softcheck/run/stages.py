@@ -8,19 +8,21 @@ from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.registry import LONG
+from softcheck.run.every_pair import AT_ONCE, pairs_job, wanted
+from softcheck.run.exhaust import Exhausted
 from softcheck.run.model import Events, FirstFinding, Run, RunOptions, Standing
 from softcheck.run.patience import Over
 from softcheck.run.plan import covered, left_out, plan, scouts
 from softcheck.run.pool import Job, Lane, spread
 from softcheck.run.probing import (
     ProbeResult,
-    ProbeTask,
     is_exclusive,
     is_heavy,
     needs_the_device,
     probe_job,
     time_share,
 )
+from softcheck.run.protocol import ProbeTask
 from softcheck.run.record import Kept, Record
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
@@ -43,20 +45,10 @@ class _Loaded:
     apart: Session | None
 
 
-def load(
-    session: Session,
-    run: Run,
-    events: Events,
-    record: Record,
-    on_loaded: Callable[[str, Declaration, bool], None],
-    *,
-    spare: int = 0,
-) -> dict[str, Session]:
+def load(session: Session, run: Run, events: Events, record: Record) -> dict[str, Session]:
     """Loads all variants and runs each one's scouts, which show whether it can be called before it costs more workers.
 
-    ``on_loaded`` is called with each loaded variant, its declaration, and whether its first call was slow. ``spare``
-    workers are left to the jobs that ``on_loaded`` begins. Returns the session with the dedicated workers for each
-    variant that has them. At most half of the workers are dedicated.
+    Returns the session with the dedicated workers for each variant that has them. At most half of the workers are dedicated.
     """
     events.stage("loading variants")
     specs = run.options.variants
@@ -65,9 +57,7 @@ def load(
 
     def deliver(item: _Loaded | CaseMeasurement) -> None:
         if isinstance(item, CaseMeasurement):
-            record.add_result(item)
-            run.results.append(item)
-            standings.add_result(item)
+            _keep(item, run, record, standings)
         elif isinstance(item.found, str):
             run.refused[item.spec] = item.found
         else:
@@ -79,13 +69,12 @@ def load(
             for dtype in (d for d in run.options.dtypes if d in item.found.dtypes):
                 if (over := session.patience.over(item.spec, dtype)) is not None:
                     standings.add_given_up(item.spec, dtype, over)
-            on_loaded(item.spec, item.found, item.is_slow)
 
     standings = Standings(run, events)
     places = threading.Semaphore(session.jobs // 2)
     try:
         jobs = [_loading(session, spec, run, record, places) for spec in specs]
-        run.errors.extend(spread(session, [Lane(jobs, max(1, session.jobs - spare))], deliver, events.progress))
+        run.errors.extend(spread(session, [Lane(jobs, session.jobs)], deliver, events.progress))
     finally:
         # Restores the order in which the variants were named, whichever was ready first.
         run.declarations = {spec: run.declarations[spec] for spec in specs if spec in run.declarations}
@@ -159,6 +148,17 @@ class Standings:
         return new
 
 
+def _keep(item: CaseMeasurement | Exhausted, run: Run, record: Record, standings: Standings) -> None:
+    if isinstance(item, CaseMeasurement):
+        record.add_result(item)
+        run.results.append(item)
+        standings.add_result(item)
+    else:
+        run.exhausted.append(item)
+        if item.ended is None:
+            record.add(Kept(exhausted=item))
+
+
 def _of_result(result: CaseMeasurement) -> list[tuple[str, Violation]]:
     return [(result.case.id, violation) for violation in result.measurement.violations]
 
@@ -203,19 +203,10 @@ def _first_cases(options: RunOptions, declaration: Declaration) -> list[Case]:
     ]
 
 
-def cases_and_probes(
-    session: Session,
-    run: Run,
-    events: Events,
-    record: Record,
-    *,
-    apart: dict[str, Session],
-    before_exclusive: Callable[[], None],
-) -> None:
-    """Runs every case and every probe that has no result yet. Each variant of ``apart`` runs in its own session.
+def cases_and_probes(session: Session, run: Run, events: Events, record: Record, *, apart: dict[str, Session]) -> None:
+    """Runs every case and every probe, and judges all pairs, that have no result yet. Each variant of ``apart`` runs in its own session.
 
-    Probes that need a GPU to themselves come last, after ``before_exclusive`` has returned: nothing else then uses the
-    device.
+    Probes that need a GPU to themselves come last: nothing else then uses the device.
     """
     planned = plan(run.options.cases, run.declarations, run.options.dtypes)
     run.notes.extend(planned.notes)
@@ -224,8 +215,8 @@ def cases_and_probes(
     cases = [(case, [name for name in names if (name, case.id) not in measured]) for case, names in planned.tasks]
     tasks = [task for task in _probe_tasks(run) if task not in record.probed]
     alone = [task for task in tasks if needs_the_device(task, session.ready)]
-    # Tried beside other jobs first, and once more alone if too little memory was left.
-    large = {task: _Attempt(record, task) for task in tasks if is_exclusive(task, session.ready) and task not in alone}
+    # Tried beside other jobs first, and once more alone if too little memory was left; no journal keeps their single trials.
+    large = {task for task in tasks if is_exclusive(task, session.ready) and task not in alone}
     small = [task for task in tasks if not is_exclusive(task, session.ready)]
     heavy = [
         task
@@ -236,20 +227,21 @@ def cases_and_probes(
 
     standings = Standings(run, events)
 
-    def deliver(item: CaseMeasurement | ProbeResult) -> None:
-        if isinstance(item, CaseMeasurement):
-            record.add_result(item)
-            run.results.append(item)
-            standings.add_result(item)
-        elif item.task in large and large[item.task].lacks_memory(item, session):
-            done[item.task] = large.pop(item.task).kept
+    def is_given_up(task: ProbeTask) -> bool:
+        return session.patience.over(task.variant, task.dtype) is not None
+
+    def deliver(item: CaseMeasurement | ProbeResult | Exhausted) -> None:
+        if isinstance(item, CaseMeasurement | Exhausted):
+            _keep(item, run, record, standings)
+        elif item.task in large and item.conclusion.cut and not (item.abandoned or is_given_up(item.task)):
+            large.remove(item.task)
             alone.append(item.task)
         else:
             record.add(Kept(probed=item))
             run.probed.append(item)
             standings.add_probed(item)
 
-    def lane(own: Session, names: Sequence[str], most: int) -> Lane[CaseMeasurement | ProbeResult]:
+    def lane(own: Session, names: Sequence[str], most: int) -> Lane[CaseMeasurement | ProbeResult | Exhausted]:
         shares = [(case, [name for name in takers if name in names]) for case, takers in cases]
         on_cases = [own.job(case, takers) for case, takers in shares if takers]
         mine = [task for task in small if task.variant in names and task not in heavy]
@@ -261,9 +253,12 @@ def cases_and_probes(
         return Lane([*long, *on_cases, *short], most)
 
     share = max(1, session.jobs // max(1, len(run.declarations)))
-    lanes: list[Lane[CaseMeasurement | ProbeResult]] = [
+    lanes: list[Lane[CaseMeasurement | ProbeResult | Exhausted]] = [
+        Lane(_pairs_jobs(session, run, record), AT_ONCE * session.places),
         *(lane(own, [name], share) for name, own in apart.items()),
-        Lane([attempt.job(apart.get(task.variant, session)) for task, attempt in large.items()], session.places),
+        Lane(
+            [_on_one_device(apart.get(t.variant, session), t, done[t], lambda *_: None) for t in large], session.places
+        ),
         Lane([_journalled(session, task, record, done[task]) for task in heavy], _HEAVY_AT_ONCE * session.places),
         lane(
             session, [name for name in run.declarations if name not in apart], max(1, session.jobs - share * len(apart))
@@ -274,11 +269,27 @@ def cases_and_probes(
     run.errors.extend(spread(session, lanes, deliver, events.progress))
     for own in apart.values():
         own.rejoin()
-    before_exclusive()
     if alone:
         events.stage("running probes that need the GPU alone")
+        # An idle context costs memory.
+        session.retire_idle()
         jobs = [_on_one_device(session, task, done[task], _journal(task, record)) for task in alone]
         run.errors.extend(spread(session, [Lane(jobs, session.places)], deliver, events.progress))
+
+
+def _pairs_jobs(session: Session, run: Run, record: Record) -> list[Job[Exhausted]]:
+    """Jobs for the pairs that no earlier run has judged, those of variants whose first call is slow before others."""
+    if not run.options.exhaustive or session.ready.backend != "cuda":
+        return []
+    run.exhausted.extend(record.exhausted.values())
+    slow_first = sorted(run.declarations.items(), key=lambda pair: pair[0] not in session.slow)
+    todo = [
+        (name, declaration, pairs)
+        for name, declaration in slow_first
+        for pairs in wanted(declaration, run.options.dtypes)
+        if (name, pairs.dtype) not in record.exhausted
+    ]
+    return [pairs_job(session, *each, place=at % session.places) for at, each in enumerate(todo)]
 
 
 def _probe_tasks(run: Run) -> list[ProbeTask]:
@@ -299,35 +310,6 @@ def _probe_tasks(run: Run) -> list[ProbeTask]:
         for dtype in run.options.dtypes
         if dtype in declaration.dtypes
     ]
-
-
-class _Attempt:
-    """An attempt at a large probe beside other jobs.
-
-    Outcomes before the first skipped trial count, and are journalled, even if the probe is tried again.
-    """
-
-    def __init__(self, record: Record, task: ProbeTask) -> None:
-        self._record = record
-        self._task = task
-        self._before = record.outcomes.get(task, ())
-        self.kept = list(self._before)
-        """Outcomes before the first skipped trial."""
-        self._has_skipped = False
-
-    def job(self, session: Session) -> Job[ProbeResult]:
-        return _on_one_device(session, self._task, self._before, self._note)
-
-    def lacks_memory(self, result: ProbeResult, session: Session) -> bool:
-        """True if a trial was skipped, as for too little memory, and the probe may be tried once more."""
-        may_go_on = session.patience.over(self._task.variant, self._task.dtype) is None and not result.abandoned
-        return may_go_on and self._has_skipped
-
-    def _note(self, index: int, outcome: Outcome) -> None:
-        self._has_skipped |= outcome.skipped is not None
-        if not self._has_skipped:
-            self.kept.append(outcome)
-            self._record.add(Kept(outcome=(self._task, index, outcome)))
 
 
 def _on_one_device(

@@ -12,7 +12,7 @@ from softcheck.errors import UsageError
 from softcheck.operations.operation import Operation
 from softcheck.run.protocol import Reply, Started, Time, Timed
 from softcheck.speed.clock import CudaClock
-from softcheck.speed.engine import DeviceLostError, Engine, TimingPlan
+from softcheck.speed.engine import ROUNDS, DeviceLostError, Engine, TimingPlan
 from softcheck.speed.guards import Watch
 from softcheck.speed.samples import Alarm
 from softcheck.speed.vetting import Function
@@ -34,7 +34,7 @@ def measure(
         raise UsageError("timing needs a CUDA device; under the interpreter only logic is checked")
     forget_compiled()
     clock = CudaClock(device)
-    watch = Watch.open(str(getattr(clock.properties, "uuid", "")) or None)
+    watch: Watch | None = None
     plan = TimingPlan(
         rows=request.rows,
         columns=request.columns,
@@ -46,10 +46,13 @@ def measure(
         operation=operation,
     )
     names = operands_of(next(iter(functions.values()), None))
-    steps = Engine(plan, device, clock, watch.look, names).measure(functions, fully_masked)
+    steps = Engine(plan, device, clock, names).measure(functions, fully_masked)
     while True:
         try:
-            yield Started(next(steps))
+            name = next(steps)
+            if name == ROUNDS:
+                watch = Watch(str(getattr(clock.properties, "uuid", "")))
+            yield Started(name)
         except StopIteration as ended:
             samples = ended.value
             break
@@ -58,7 +61,8 @@ def measure(
             # another.
             yield Started(lost.variant)
             raise
-    alarms = watch.close()
+    assert watch is not None
+    clock_mhz, alarms = watch.close()
     if samples.cache != "cold":
         alarms.append(
             Alarm(
@@ -68,7 +72,7 @@ def measure(
     # Graphs hold their memory until they are deleted, and the next shape needs other sizes.
     del steps
     torch.cuda.empty_cache()
-    yield Timed(msgspec.structs.replace(samples, alarms=tuple(alarms), clock_mhz=watch.clock_mhz()))
+    yield Timed(msgspec.structs.replace(samples, alarms=tuple(alarms), clock_mhz=clock_mhz))
 
 
 def forget_compiled() -> None:

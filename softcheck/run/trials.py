@@ -1,4 +1,4 @@
-"""A probe's trials as the worker makes them, one by one. Each outcome is sent before the next trial begins.
+"""A probe's trials as the worker plans, makes and concludes them.
 
 Limits of time count how fast this process runs Python, of which Triton's interpreter is made: a slow machine would else try less.
 """
@@ -12,14 +12,14 @@ import msgspec
 import torch
 
 from softcheck.calling.call import describe, is_out_of_memory, is_usable
-from softcheck.calling.memory import give_back, lack_in_words, patiently
+from softcheck.calling.memory import lack_in_words, patiently
 from softcheck.calling.state import is_lost
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, UninterpretableError
 from softcheck.probes import registry
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.outcome import NOTHING_TO_TRY, Conclusion, Outcome, Shown
-from softcheck.run.protocol import Done, Probed, ProbePlanned, Reply, RunProbe, TrialDone, TrialStarted
+from softcheck.run.protocol import Done, Probed, ProbePlanned, ProbeTask, Reply, RunProbe, Started, TrialDone
 from softcheck.variants import executed
 from softcheck.variants.registry import LoadedVariant
 from softcheck.variants.source import source_of
@@ -27,45 +27,39 @@ from softcheck.variants.source import source_of
 _ENDED = frozenset({FindingKind.CRASH, FindingKind.TIMEOUT})
 
 
-def make_trials(request: RunProbe, variant: LoadedVariant, device: torch.device) -> Iterator[Reply]:
-    """Replies to one request: the plan, each trial that has no outcome yet, the conclusion; or only the trials asked for.
+def probe_replies(request: RunProbe, variant: LoadedVariant, device: torch.device) -> Iterator[Reply]:
+    """Replies to one request: the plan of a probe's trials, one trial, or the conclusion.
 
-    Ends early after a ``fatal`` outcome. Raises SoftcheckError for a fault of the probe itself.
+    Raises SoftcheckError for a fault of the probe itself.
     """
+    task = request.task
     setting = Setting(
         declaration=variant.declaration,
-        dtype=request.dtype,
+        dtype=task.dtype,
         backend="cuda" if device.type == "cuda" else "interpreter",
-        effort=request.effort,
-        axis=request.axis,
-        seed=request.seed,
+        effort=task.effort,
+        axis=task.axis,
+        seed=task.seed,
         widest=request.widest,
-        time_share=request.time_share,
+        time_share=task.time_share,
         slowness=1.0 if device.type == "cuda" else slowness(),
     )
-    probe, trials = _planned(request.probe, setting)
-    outcomes = list(request.done)
-    if len(outcomes) > len(trials):
-        raise SoftcheckError(f"probe {request.probe}: {len(outcomes)} outcomes were given for {len(trials)} trials")
-    calls: Sequence[str] = ()
-    if request.tells_calls and trials:
-        calls = probe.calls(_subject(request, trials[0], variant, setting, device), trials)
-    yield ProbePlanned(tuple(trial.label for trial in trials), tuple(calls))
-    wanted = range(len(outcomes), len(trials)) if request.only is None else request.only
-    for index in wanted:
-        yield TrialStarted(index)
-        outcome = _outcome(
-            request.probe, probe, _subject(request, trials[index], variant, setting, device), trials[index]
-        )
+    probe, trials = _planned(task.probe, setting)
+    if request.outcomes is not None:
+        yield Probed(_concluded(task.probe, probe, trials, request.outcomes))
+        return
+    if request.trial is None:
+        tells = request.tells_calls and trials
+        calls = probe.calls(_subject(task, trials[0], variant, setting, device), trials) if tells else ()
+        yield ProbePlanned(tuple(trial.label for trial in trials), tuple(calls))
+    else:
+        yield Started(task.variant)
+        trial = trials[request.trial]
+        outcome = _outcome(task.probe, probe, _subject(task, trial, variant, setting, device), trial)
         # With the lines of cases that this process has run for the variant before.
         run = executed.newly_run(variant.name).union(outcome.lines)
-        outcome = msgspec.structs.replace(outcome, lines=tuple(sorted(run)))
-        yield TrialDone(index, outcome)
-        if outcome.fatal:
-            return
-        outcomes.append(outcome)
-        give_back(device)
-    yield Done() if request.only is not None else Probed(_concluded(request.probe, probe, trials, outcomes))
+        yield TrialDone(msgspec.structs.replace(outcome, lines=tuple(sorted(run))))
+    yield Done()
 
 
 def stream(seed: int, source: int, probe: str, label: str) -> int:
@@ -78,11 +72,9 @@ def stream(seed: int, source: int, probe: str, label: str) -> int:
     return int.from_bytes(digest[:4])
 
 
-def _subject(
-    request: RunProbe, trial: Trial, variant: LoadedVariant, setting: Setting, device: torch.device
-) -> Subject:
+def _subject(task: ProbeTask, trial: Trial, variant: LoadedVariant, setting: Setting, device: torch.device) -> Subject:
     source = source_of(variant.function).digest
-    return Subject(variant, replace(setting, seed=stream(request.seed, source, request.probe, trial.label)), device)
+    return Subject(variant, replace(setting, seed=stream(task.seed, source, task.probe, trial.label)), device)
 
 
 def _planned(name: str, setting: Setting) -> tuple[Probe, list[Trial]]:

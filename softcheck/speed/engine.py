@@ -6,7 +6,7 @@ every output is checked.
 
 import random
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -45,7 +45,6 @@ _WARM_UP = 60
 _LEAST_TICKS = 50
 """A span of fewer of the clock's ticks is rounded by over 2 %."""
 _MOST_ROUNDS = 400
-_LOOK_EVERY = 4
 
 
 class DeviceLostError(Exception):
@@ -85,13 +84,11 @@ class Engine:
         plan: TimingPlan,
         device: torch.device,
         clock: CudaClock,
-        look: Callable[[], None] = lambda: None,
         names: frozenset[str] = frozenset(),
     ) -> None:
         """Prepares to measure functions whose calls take the operands of these names beside the matrix."""
         self._plan = plan
         self._clock = clock
-        self._look = look
         self._names = names
         self._rotation = Rotation(plan.rows, plan.columns, plan.fmt, plan.seed, device, plan.operation, names)
         self._inputs = [self._rotation.new_input()]
@@ -234,8 +231,6 @@ class Engine:
             for contender, plain in turns:
                 if contender.failed is None:
                     self._turn(contender, plain=plain)
-            if done % _LOOK_EVERY == 1:
-                self._look()
             if done < statistics.LEAST_ROUNDS:
                 continue
             if time.monotonic() > end:

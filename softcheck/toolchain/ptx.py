@@ -4,7 +4,7 @@ Reads text, imports neither torch nor triton, and runs nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -84,23 +84,37 @@ def _read(reading: Reading) -> ObservedArithmetic:
     return msgspec.convert(fields, ObservedArithmetic)
 
 
-_DIVISIONS: dict[str, DivisionKind] = {
-    "div_full": "div_full",
-    "div_rn": "div_rn",
-    "reciprocal": "reciprocal",
-    "rcp_approx": "reciprocal",
-    "rcp_rn": "reciprocal",
+_PRESCALED = "multiplies by log2 e before subtracting the maximum"
+_MISSHIFTED = "seems to subtract the maximum of logits that are scaled otherwise"
+_UNSEEN = "takes an exponential before which no maximum is seen to be subtracted"
+
+_EXPONENTIALS: dict[str, tuple[ExpKind | None, str, str]] = {
+    "ex2_approx": ("ex2_approx", "float32", ""),
+    "prescaled_ex2_approx": ("prescaled_ex2_approx", "float32", _PRESCALED),
+    "libdevice": ("libdevice", "float32", ""),
+    "unshifted_ex2_approx": (None, "float32", _UNSEEN),
+    "misshifted_ex2_approx": (None, "float32", _MISSHIFTED),
+    "ex2_approx_float16": (None, "float32", "exponentials in float16"),
+    "ex2_approx_bfloat16": (None, "float32", "exponentials in bfloat16"),
+    "libdevice_float64": ("ex2_approx", "float64", ""),
+    "prescaled_float64": ("prescaled_ex2_approx", "float64", _PRESCALED),
+    "unshifted_float64": (None, "float64", _UNSEEN),
+    "misshifted_float64": (None, "float64", _MISSHIFTED),
+}
+"""Of each kind the model, the type in which it is computed, and what is weaker than the standard contract."""
+
+_RECIPROCAL = "multiplies by a reciprocal"
+
+_DIVISIONS: dict[str, tuple[DivisionKind, str]] = {
+    "div_full": ("div_full", ""),
+    "div_rn": ("div_rn", ""),
+    "reciprocal": ("reciprocal", _RECIPROCAL),
+    "rcp_approx": ("reciprocal", "approximate reciprocal (rcp.approx)"),
+    "rcp_rn": ("reciprocal", _RECIPROCAL),
     # The PTX ISA defines it as a product with the reciprocal.
-    "div_approx": "reciprocal",
+    "div_approx": ("reciprocal", "approximate reciprocal (div.approx)"),
 }
-_EXPONENTIALS: dict[str, ExpKind] = {
-    "ex2_approx": "ex2_approx",
-    "prescaled_ex2_approx": "prescaled_ex2_approx",
-    "libdevice": "libdevice",
-    "libdevice_float64": "ex2_approx",
-    "prescaled_float64": "prescaled_ex2_approx",
-}
-_FLOAT64_KINDS = ("libdevice_float64", "prescaled_float64", "unshifted_float64", "misshifted_float64")
+"""Of each kind the model, and what is weaker than the standard contract."""
 
 _FROM_LEAST = {
     "exp": ("libdevice", "ex2_approx", "prescaled_ex2_approx"),
@@ -113,64 +127,57 @@ _FROM_LEAST = {
 }
 """Values of each field of an arithmetic, from the one that errs least on."""
 
-
-class _Step(NamedTuple):
-    """A step that the PTX shows."""
-
-    field: str
-    """The field of an arithmetic that declares it."""
-    value: str | bool
-    words: str
+Step = tuple[str, str | bool, str]
+"""A step that the PTX shows: the field of an arithmetic that declares it, its value, and words."""
 
 
-def _steps(observed: ObservedArithmetic, dtype: str) -> list[_Step]:
+def _steps(observed: ObservedArithmetic, dtype: str) -> list[Step]:
     """The steps that were seen and have a model. One behind an argument's factor, which may be a power of two, declares nothing."""
-    exponentials = [kind for kind in _of_softmax(observed) if kind in _EXPONENTIALS]
-    if "prescaled_float64" in exponentials:
+    found: list[Step] = []
+    kinds = _of_softmax(observed)
+    for kind in kinds:
+        model, wide, _ = _EXPONENTIALS[kind]
         # Every kind of float64 stands beside the plain one.
-        exponentials = [kind for kind in exponentials if kind != "libdevice_float64"]
-    found = [_Step("exp", _EXPONENTIALS[kind], f"an exponential is {kind}") for kind in exponentials]
-    found += [
-        _Step("intermediate", "float64" if kind in _FLOAT64_KINDS else "float32", f"an exponential is {kind}")
-        for kind in _of_softmax(observed)
-    ]
-    found += [
-        _Step("division", _DIVISIONS[kind], f"a division is {kind}")
-        for kind in observed.divisions
-        if kind in _DIVISIONS
-    ]
-    found += [
-        _Step("accumulation", _declared_type(kind, dtype), f"exponentials are added in {kind}")
-        for kind in observed.sums
-    ]
+        if model is not None and not (kind == "libdevice_float64" and "prescaled_float64" in kinds):
+            found.append(("exp", model, f"an exponential is {kind}"))
+        found.append(("intermediate", wide, f"an exponential is {kind}"))
+    found += [("division", _DIVISIONS[k][0], f"a division is {k}") for k in observed.divisions if k in _DIVISIONS]
+    found += [("accumulation", _declared_type(k, dtype), f"exponentials are added in {k}") for k in observed.sums]
     has_narrow_sums = any(kind.endswith("16") for kind in observed.sums)
     narrow = [op for op in observed.narrow_operations if not (has_narrow_sums and op.startswith("add."))]
-    for field, value, operations, does in (
-        ("intermediate", "input", narrow, "computes in 16 bits"),
-        ("intermediate", "input", observed.narrow_roundings, "rounds a value that is computed with afterwards"),
-        ("flush_to_zero", True, observed.flushing, "flushes subnormal results to zero"),
+    for field, value, seen, words in (
+        ("intermediate", "input", narrow, f"{_list(narrow)} computes in 16 bits"),
+        (
+            *("intermediate", "input", observed.narrow_roundings),
+            f"{_list(observed.narrow_roundings)} rounds a value that is computed with afterwards",
+        ),
+        ("flush_to_zero", True, observed.flushing, f"{_list(observed.flushing)} flushes subnormal results to zero"),
+        ("rescales", True, observed.rescales, "a sum is rescaled by an exponential"),
+        (
+            *("scaled_logits", True, "constant" in observed.scaled_logits),
+            "logits are multiplied by a constant before the maximum is subtracted",
+        ),
     ):
-        if operations:
-            found.append(_Step(field, value, f"{_list(operations)} {does}"))
-    if observed.rescales:
-        found.append(_Step("rescales", True, "a sum is rescaled by an exponential"))
-    if "constant" in observed.scaled_logits:
-        words = "logits are multiplied by a constant before the maximum is subtracted"
-        found.append(_Step("scaled_logits", True, words))
+        if seen:
+            found.append((field, value, words))
     return found
 
 
-def _missing(observed: ObservedArithmetic) -> list[_Step]:
+def _missing(observed: ObservedArithmetic) -> list[Step]:
     """The steps that were not seen in kernels with exponentials."""
-    found = []
-    if _in_float32(observed) and not observed.flushing:
-        found.append(_Step("flush_to_zero", False, "no operation is seen to flush to zero"))
-    if observed.exponentials and not observed.rescales:
-        found.append(_Step("rescales", False, "no sum is seen to be rescaled by an exponential"))
-    if observed.exponentials and not observed.scaled_logits:
-        words = "no logits are seen to be scaled before the maximum is subtracted"
-        found.append(_Step("scaled_logits", False, words))
-    return found
+    has_any = bool(observed.exponentials)
+    return [
+        (field, False, words)
+        for field, is_missing, words in (
+            ("flush_to_zero", _in_float32(observed) and not observed.flushing, "no operation is seen to flush to zero"),
+            ("rescales", has_any and not observed.rescales, "no sum is seen to be rescaled by an exponential"),
+            (
+                *("scaled_logits", has_any and not observed.scaled_logits),
+                "no logits are seen to be scaled before the maximum is subtracted",
+            ),
+        )
+        if is_missing
+    ]
 
 
 def contradictions(
@@ -224,13 +231,13 @@ def shown_arithmetic(observed: ObservedArithmetic, dtype: str) -> Arithmetic:
     shown: dict[str, Any] = {"scaled_logits": bool(observed.scaled_logits), "intermediate": wide, "accumulation": wide}
     seen = _steps(observed, dtype)
     for field, order in _FROM_LEAST.items():
-        if values := [step.value for step in seen if step.field == field]:
+        if values := [value for name, value, _ in seen if name == field]:
             shown[field] = max(values, key=order.index)
     return msgspec.convert(shown, Arithmetic)
 
 
 def _without_model(observed: ObservedArithmetic) -> list[str]:
-    return [kind for kind in _of_softmax(observed) if kind not in _EXPONENTIALS]
+    return [kind for kind in _of_softmax(observed) if _EXPONENTIALS[kind][0] is None]
 
 
 def _declared_type(kind: str, dtype: str) -> str:
@@ -247,12 +254,11 @@ def weaknesses(observed: ObservedArithmetic, dtype: str) -> list[str]:
     if full == "float64" and _in_float32(observed):
         found.append("exponentials in float32")
     for kind in observed.exponentials:
-        if kind in _UNSHIFTED:
-            found.append(_UNSEEN + ("" if kind in _of_softmax(observed) else ", as in a sigmoid; others subtract one"))
-        elif kind in _WEAK_EXPONENTIALS:
-            found.append(_WEAK_EXPONENTIALS[kind])
+        if words := _EXPONENTIALS[kind][2]:
+            is_gate = kind in _UNSHIFTED and kind not in _of_softmax(observed)
+            found.append(words + (", as in a sigmoid; others subtract one" if is_gate else ""))
     found += [_WEAK_SCALING[kind] for kind in ("constant", "argument") if kind in observed.scaled_logits][:1]
-    found += list(dict.fromkeys(_WEAK_DIVISIONS[kind] for kind in observed.divisions if kind in _WEAK_DIVISIONS))
+    found += dict.fromkeys(words for kind in observed.divisions if (words := _DIVISIONS.get(kind, ("", ""))[1]))
     # Additions and exponentials of 16 bits have been named above.
     steps = [op for op in observed.narrow_operations if not op.startswith(("add.", "ex2."))]
     for operations, what in (
@@ -268,7 +274,10 @@ def weaknesses(observed: ObservedArithmetic, dtype: str) -> list[str]:
 
 
 _UNSHIFTED = ("unshifted_ex2_approx", "unshifted_float64")
-_UNSEEN = "takes an exponential before which no maximum is seen to be subtracted"
+_WEAK_SCALING = {
+    "constant": "scales logits before subtracting the maximum",
+    "argument": "scales logits before subtracting the maximum, exactly only by powers of two",
+}
 
 
 def _of_softmax(observed: ObservedArithmetic) -> tuple[str, ...]:
@@ -280,32 +289,12 @@ def _of_softmax(observed: ObservedArithmetic) -> tuple[str, ...]:
     return tuple(shifted) or observed.exponentials
 
 
-_WEAK_EXPONENTIALS = {
-    "prescaled_ex2_approx": "multiplies by log2 e before subtracting the maximum",
-    "prescaled_float64": "multiplies by log2 e before subtracting the maximum",
-    "misshifted_ex2_approx": "seems to subtract the maximum of logits that are scaled otherwise",
-    "misshifted_float64": "seems to subtract the maximum of logits that are scaled otherwise",
-    "ex2_approx_float16": "exponentials in float16",
-    "ex2_approx_bfloat16": "exponentials in bfloat16",
-}
-_WEAK_SCALING = {
-    "constant": "scales logits before subtracting the maximum",
-    "argument": "scales logits before subtracting the maximum, exactly only by powers of two",
-}
-_WEAK_DIVISIONS = {
-    "reciprocal": "multiplies by a reciprocal",
-    "rcp_rn": "multiplies by a reciprocal",
-    "rcp_approx": "approximate reciprocal (rcp.approx)",
-    "div_approx": "approximate reciprocal (div.approx)",
-}
-
-
 def _narrow_type(opcode: str) -> str:
     return "bfloat16" if ".bf16" in opcode else "float16"
 
 
 def _in_float32(observed: ObservedArithmetic) -> bool:
-    return any(kind not in _FLOAT64_KINDS for kind in observed.exponentials)
+    return any(_EXPONENTIALS[kind][1] == "float32" for kind in observed.exponentials)
 
 
 def _type(declared: str, dtype: str) -> str:

@@ -1,12 +1,12 @@
 """The memory of a traced call: which address holds which column of which row, and what kernels stored where."""
 
-from operator import itemgetter
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from softcheck.tracing.shadow import ABSENT, CONSTANT, DATA, Array, Shadow, Wide, as_sets
+from softcheck.tracing.shadow import ABSENT, CONSTANT, DATA, PARTS, Array, Kind, Shadow, Wide, as_sets, constant
 
 
 class Region(NamedTuple):
@@ -46,8 +46,8 @@ class Memory:
         self._view = view
         self._regions = [(Region.of(view), self._values)]
         self._wanted = np.isin(np.arange(len(values)), list(rows))
-        self._unread: list[tuple[Array, Array, Shadow]] = []
-        self._stored: dict[int, tuple[float, Any]] = {}
+        self._stored: list[tuple[Array, Array, Shadow]] = []
+        """Addresses of each store, ascending, with what was stored there and its shadow."""
         self.matrices: dict[int, Region] = {}
         """Tensors of the input's shape that kernels were given, by address; the output is one of them."""
 
@@ -83,52 +83,33 @@ class Memory:
         exact = np.where(mask, exact, np.nan)
         state = np.where(held, DATA, np.where(mask, CONSTANT, ABSENT)).astype(np.int8)
         row = _of_masked(np.where(held, row, -1), mask)
-        return Shadow(exact, state, row, np.where(held, column, -1), np.zeros(row.shape, Wide), "logit")
+        columns = as_sets(np.where(held, column, -1))
+        return Shadow(exact, state, row, columns, np.zeros(row.shape, Wide), "logit")
 
     def store(self, addresses: Array, mask: Array, values: Array, shadow: Shadow) -> None:
         """Keeps the shadow of what was stored, for a kernel that reads it again. All have one shape."""
         if mask.any():
-            self._unread.append(
-                (addresses[mask], np.broadcast_to(values, mask.shape)[mask], shadow.each(lambda d: d[mask]))
-            )
-
-    def _known(self, addresses: Array) -> dict[int, tuple[float, Any]]:
-        """Stored shadows by address; an entry is made only once something near is read."""
-        first, last = addresses.min(), addresses.max()
-        if any(one[0].min() <= last and one[0].max() >= first for one in self._unread):
-            for places, values, shadow in self._unread:
-                for i, (address, value) in enumerate(zip(places.tolist(), values, strict=True)):
-                    lane = slice(i, i + 1)
-                    kept = shadow.each(itemgetter(lane)) if shadow.state[i] == DATA else None
-                    self._stored[address] = (value, kept)
-            self._unread.clear()
-        return self._stored
+            order = np.argsort(addresses[mask])
+            kept = shadow.each(lambda data: data[mask][order])
+            self._stored.append((addresses[mask][order], values[mask][order], kept))
 
     def _reload(self, addresses: Array, mask: Array, values: Array) -> Shadow | None:
-        stored = self._known(addresses)
-        found = [stored.get(address, (np.nan, None)) for address in addresses.ravel().tolist()]
-        # Memory that was given to another tensor since then holds other values.
-        lanes = [
-            shadow if inside and kept == value else None
-            for (kept, shadow), inside, value in zip(found, mask.ravel(), values.ravel(), strict=True)
-        ]
-        known = [lane for lane in lanes if lane is not None]
-        if not known:
-            return None
-        shadow = Shadow(
-            np.where(mask, values.astype(Wide), np.nan),
-            np.where(mask, CONSTANT, ABSENT).astype(np.int8),
-            np.full(mask.shape, -1, np.int64),
-            np.zeros(mask.shape, dtype=object),
-            np.zeros(mask.shape, Wide),
-            known[0].kind if len({lane.kind for lane in known}) == 1 else "other",
-        )
-        for place, lane in enumerate(lanes):
-            if lane is not None:
-                shadow.exact.flat[place], shadow.state.flat[place] = lane.exact.item(), DATA
-                shadow.row.flat[place], shadow.shift.flat[place] = lane.row.item(), lane.shift.item()
-                shadow.columns.flat[place] = as_sets(lane.columns).item()
-        return shadow
+        """The shadow of what kernels stored at these addresses; None if none of it depends on a traced row."""
+        found = constant(np.where(mask, values, np.nan))
+        found.state[~mask] = ABSENT
+        found.shift[...] = 0
+        kinds: set[Kind] = set()
+        first, last = addresses.min(), addresses.max()
+        for places, stored, shadow in self._stored:
+            if places[0] > last or places[-1] < first:
+                continue
+            at = np.minimum(np.searchsorted(places, addresses), len(places) - 1)
+            # Memory that was given to another tensor since then holds other values.
+            hit = mask & (places[at] == addresses) & (stored[at] == values)
+            for name in PARTS:
+                getattr(found, name)[hit] = getattr(shadow, name)[at[hit]]
+            kinds |= {shadow.kind} if (shadow.state[at[hit]] == DATA).any() else set()
+        return replace(found, kind=kinds.pop() if len(kinds) == 1 else "other") if found.has_data else None
 
 
 def _of_masked(row: Array, mask: Array) -> Array:

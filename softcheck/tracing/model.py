@@ -1,6 +1,6 @@
 """The trace of a variant: how the kernel computes single rows, step by step. Imports neither torch nor Triton."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -23,20 +23,10 @@ Phase = Literal[
 """The part that a step plays in a softmax, read off the flow of data."""
 
 PHASES: dict[str, str] = {
-    "load": "load",
+    **{phase: phase.replace("_", " ") for phase in get_args(Phase)},
     "scale": "scale the logits",
-    "block_maximum": "block maximum",
-    "running_maximum": "running maximum",
     "shift": "x \N{MINUS SIGN} max",
     "exponential": "exponentials",
-    "block_sum": "block sum",
-    "running_sum": "running sum",
-    "rescale": "rescale",
-    "quotient": "quotient",
-    "logarithm": "logarithm",
-    "round": "round",
-    "other": "other",
-    "store": "store",
 }
 """The phases in words."""
 

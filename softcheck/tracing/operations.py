@@ -14,45 +14,41 @@ from softcheck.toolchain._interpreter_numbers import decoded, is_known
 from softcheck.tracing import rules
 from softcheck.tracing.model import Phase
 from softcheck.tracing.rules import ExactRule
-from softcheck.tracing.shadow import ABSENT, DATA, LINEAR, Array, Kind, Shadow, Wide, as_sets, constant, restarted
+from softcheck.tracing.shadow import ABSENT, DATA, LINEAR, PARTS, Array, Kind, Shadow, Wide, constant, restarted
 
 SHADOW = "softcheck_shadow"
 """Attribute of an interpreter's handle that holds its shadow."""
 
-_UNARY = {
-    "fneg": "neg",
-    "exp": "exp",
-    "exp2": "exp2",
-    "log": "log",
-    "log2": "log2",
-    "fabs": "abs",
-    "sqrt": "sqrt",
-    "precise_sqrt": "sqrt",
-    "rsqrt": "rsqrt",
-    "floor": "floor",
-    "ceil": "ceil",
-    "fast_exp": "exp",
-    "fast_log": "log",
-    "fast_log2": "log2",
-}
-_BINARY = {
-    "fadd": "add",
-    "fsub": "sub",
-    "fmul": "mul",
-    "fdiv": "div",
-    "precise_divf": "div",
-    "approx_divf": "div",
-    "frem": "fmod",
-    "maxnumf": "fmax",
-    "maximumf": "max",
-    "minnumf": "fmin",
-    "minimumf": "min",
-    "fast_fdivide": "div",
-    "fdiv_rn": "div",
-    "ddiv_rn": "div",
-    "fmax": "fmax",
-    "fmin": "fmin",
-}
+
+def _named(rules: dict[str, str]) -> dict[str, str]:
+    """Rules by the names of operations, from the names by rule."""
+    return {name: rule for rule, names in rules.items() for name in names.split()}
+
+
+_UNARY = _named(
+    {
+        **{name: name for name in ("exp2", "sqrt", "rsqrt", "floor", "ceil")},
+        "neg": "fneg",
+        "abs": "fabs",
+        "exp": "exp fast_exp",
+        "log": "log fast_log",
+        "log2": "log2 fast_log2",
+        "sqrt": "sqrt precise_sqrt",
+    }
+)
+_BINARY = _named(
+    {
+        "add": "fadd",
+        "sub": "fsub",
+        "mul": "fmul",
+        "fmod": "frem",
+        "max": "maximumf",
+        "min": "minimumf",
+        "div": "fdiv precise_divf approx_divf fast_fdivide fdiv_rn ddiv_rn",
+        "fmax": "maxnumf fmax",
+        "fmin": "minnumf fmin",
+    }
+)
 _TERNARY = {"fma": ("mul", "add"), "clampf": ("max", "min")}
 """Operations on three operands, as two operations on two."""
 _CASTS = ("fp_ext", "fp_trunc", "fp_to_fp")
@@ -91,10 +87,7 @@ def is_float(handle: Any) -> bool:
 
 
 def follow(name: str, handles: Sequence[Any], result: Any) -> Followed | None:
-    """The result of an operation on handles, of which some carry shadows; None for a result that is no float.
-
-    ``name`` is the builder's without ``create_``, or a function's of libdevice without ``__nv_`` and the f of float32.
-    """
+    """The result of an operation, by the builder's or libdevice's name, on handles of which some carry shadows; None if it is no float."""
     if not is_float(result):
         return None
     if name in _CASTS:
@@ -182,70 +175,48 @@ def _phase_of(name: str, operands: tuple[Kind, ...], result: Kind) -> Phase:
     return next((part for holds, part in parts if holds), "other")
 
 
-def with_constant(original: Any) -> Any:
+def with_constant(original: Any, builder: Any, value: Any) -> Any:
     """A constant of the kernel's source, exact as it is written."""
-
-    def get(builder: Any, value: Any) -> Any:
-        handle = original(builder, value)
-        _write(handle, value)
-        return handle
-
-    return get
+    handle = original(builder, value)
+    _write(handle, value)
+    return handle
 
 
-def with_argument(original: Any) -> Any:
+def with_argument(original: Any, argument: Any) -> Any:
     """A number that is given to a kernel, exact as Python has it."""
-
-    def convert(argument: Any) -> Any:
-        found = original(argument)
-        if isinstance(argument, float):
-            _write(found.handle, argument)
-        return found
-
-    return convert
+    found = original(argument)
+    if isinstance(argument, float):
+        _write(found.handle, argument)
+    return found
 
 
 def _write(handle: Any, value: float) -> None:
     setattr(handle, SHADOW, constant(np.full(handle.data.shape, value, dtype=Wide)))
 
 
-def with_moved_lanes(original: Any) -> Any:
+def with_moved_lanes(original: Any, builder: Any, *args: Any, **kwargs: Any) -> Any:
     """An operation that moves lanes without a look at them. The shadows follow lanes that hold their own numbers."""
-
-    def move(builder: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(builder, *args, **kwargs)
-        moved = [arg for arg in args if isinstance(arg, interpreter.TensorHandle) and is_float(arg)]
-        if not any(hasattr(handle, SHADOW) for handle in moved):
-            return result
-        numbered, shadows, count = {}, [], 0
-        for handle in moved:
-            lanes = np.arange(count, count + handle.data.size, dtype=np.int64).reshape(handle.data.shape)
-            numbered[id(handle)] = interpreter.TensorHandle(lanes, tl.int64)
-            shadows.append(shadow_of(handle).each(np.ravel))
-            count += handle.data.size
-        place = original(builder, *(numbered.get(id(arg), arg) for arg in args), **kwargs)
-        several = isinstance(result, tuple)
-        for one, lanes in zip(result if several else (result,), place if several else (place,), strict=True):
-            setattr(one, SHADOW, _together(shadows).each(itemgetter(lanes.data)))
+    result = original(builder, *args, **kwargs)
+    moved = [arg for arg in args if isinstance(arg, interpreter.TensorHandle) and is_float(arg)]
+    if not any(hasattr(handle, SHADOW) for handle in moved):
         return result
-
-    return move
-
-
-def _together(shadows: list[Shadow]) -> Shadow:
-    if len(shadows) == 1:
-        return shadows[0]
-    first = next((s for s in shadows if s.kind != "constant"), shadows[0])
-    sets = [as_sets(s.columns) for s in shadows] if len({s.columns.dtype for s in shadows}) > 1 else None
-    joined = {name: np.concatenate([getattr(s, name) for s in shadows]) for name in ("exact", "state", "row", "shift")}
-    return Shadow(**joined, columns=np.concatenate(sets or [s.columns for s in shadows]), kind=first.kind)
+    numbered, count = {}, 0
+    for handle in moved:
+        lanes = np.arange(count, count + handle.data.size, dtype=np.int64).reshape(handle.data.shape)
+        numbered[id(handle)] = interpreter.TensorHandle(lanes, tl.int64)
+        count += handle.data.size
+    place = original(builder, *(numbered.get(id(arg), arg) for arg in args), **kwargs)
+    shadows = [shadow_of(handle).each(np.ravel) for handle in moved]
+    kind: Kind = next((shadow.kind for shadow in shadows if shadow.kind != "constant"), "constant")
+    joined = {name: np.concatenate([getattr(shadow, name) for shadow in shadows]) for name in PARTS}
+    several = isinstance(result, tuple)
+    for one, lanes in zip(result if several else (result,), place if several else (place,), strict=True):
+        setattr(one, SHADOW, Shadow(**joined, kind=kind).each(itemgetter(lanes.data)))
+    return result
 
 
 def folded(reducer: Any, inputs: Sequence[Any], shape: tuple[int, ...]) -> list[Followed | None]:
-    """Computes a reduction of each input, whose results have this shape; None for an input of integers.
-
-    ``reducer`` is Triton's: an axis, a combining function, and whether the axis is kept.
-    """
+    """Computes Triton's reduction of each input, whose results have this shape; None for an input of integers."""
     axis = reducer.axis.value if isinstance(reducer.axis, tl.constexpr) else reducer.axis
     handles = [arg.handle if axis is not None else _part(arg.handle, np.ravel) for arg in inputs]
     found: list[Followed | None]
@@ -272,10 +243,7 @@ def _part(handle: Any, take: Any) -> Any:
 
 
 def _in_a_tree(function: Any, handles: Sequence[Any], axis: int) -> list[Followed | None]:
-    """Combines halves, as ``toolchain._interpreter_folds`` does, with the shadows that the operations give.
-
-    The combining function has no exact meaning but its operations', so its result adds no error of its own.
-    """
+    """Combines halves, as ``toolchain._interpreter_folds`` does, with the shadows that the operations give: the result adds no error of its own."""
     call = function.rewrite() if hasattr(function, "rewrite") else function
     rows = [_part(handle, lambda data: np.moveaxis(data, axis, 0)) for handle in handles]
     with trying():

@@ -18,7 +18,7 @@ from softcheck.tracing.memory import Memory, Region
 from softcheck.tracing.model import RowStatus, TracedFigure, TracedRow, TracedStep
 from softcheck.tracing.recorder import TracedOperation, recording
 from softcheck.tracing.shadow import Array, Wide
-from softcheck.tracing.steps import Answers, last_stores, steps_of, untouched
+from softcheck.tracing.steps import Answers, last_stores, step_of, untouched
 from softcheck.variants.registry import LoadedVariant
 
 MOST_STEPS = 120
@@ -27,9 +27,6 @@ _LAST_STEPS = 40
 
 _MISREAD = 64
 """Times that an exact figure may be farther from the exact output than the kernel's own figure is."""
-
-MOST_COLUMNS = 2**15
-"""Widest row that is traced. A step holds every lane's figures several times until the row's steps are drawn."""
 
 
 def record(
@@ -109,7 +106,7 @@ def _record(
         notes.append(f"not followed, so that results count as exact from there on: {said}")
     operations = last_stores(recorder.operations)
     for row in rows:
-        steps = steps_of(row, operations, answers, focus)
+        steps = [step for one in operations if (step := step_of(row, one, answers, focus)) is not None]
         of_row = [one for one in operations if (one.shadow.row == row).any()]
         notes += untouched(row, len(values[row]), operations, answers)
         traced.append(_row(row, steps, of_row, values[row], written[row], answer.values[row], operation))
@@ -125,8 +122,8 @@ def _row(
     exact: Values,
     operation: Operation,
 ) -> TracedRow:
-    most = max((step.own or 0.0 for step in steps), default=0.0)
-    born = next((i for i, step in enumerate(steps) if most > 0 and step.own == most), None)
+    born = max(range(len(steps)), key=lambda i: steps[i].own or 0.0, default=None)
+    born = born if born is not None and steps[born].own else None
     if (np.isnan(outputs) & ~np.isnan(exact)).any():
         # The exact figures are NaN from there on too, so that the error shows where the NaN is stored, and was made before.
         born = next((i for i, step in enumerate(steps) if step.makes_nan), born)
@@ -138,6 +135,10 @@ def _row(
     powers = np.exp(wide - wide.max())
     due: Array = operation.probabilities(exact).astype(Wide) if operation.answers_elements else powers / powers.sum()
     got = operation.probabilities(outputs).astype(Wide) if operation.answers_elements else None
+
+    def of_both(figure: Callable[[Array], Any]) -> TracedFigure:
+        return TracedFigure(kernel=None if got is None else float(figure(got)), exact=float(figure(due)))
+
     return TracedRow(
         row=row,
         columns=len(logits),
@@ -145,10 +146,10 @@ def _row(
         status=_status(logits),
         maximum=_last(row, operations, ("block_maximum", "running_maximum"), "maximum", wide.max()),
         sum_of_exponentials=_last(row, operations, ("block_sum", "running_sum"), "sum", powers.sum()),
-        sum_of_probabilities=_of_both(np.sum, got, due),
-        entropy=_of_both(_entropy, got, due),
-        least_probability=_of_both(np.min, got, due),
-        largest_probability=_of_both(np.max, got, due),
+        sum_of_probabilities=of_both(np.sum),
+        entropy=of_both(_entropy),
+        least_probability=of_both(np.min),
+        largest_probability=of_both(np.max),
         steps=tuple(steps[i] for i in kept),
         steps_left_out=len(steps) - len(kept),
         born=None if born is None else list(kept).index(born),
@@ -165,10 +166,6 @@ def _last(
             exact = operation.shadow.exact[of_row][0]
             return TracedFigure(kernel=float(operation.values[of_row][0]), exact=float(exact))
     return TracedFigure(kernel=None, exact=float(otherwise))
-
-
-def _of_both(figure: Callable[[Array], Any], got: Array | None, due: Array) -> TracedFigure:
-    return TracedFigure(kernel=None if got is None else float(figure(got)), exact=float(figure(due)))
 
 
 def _entropy(probabilities: Array) -> float:

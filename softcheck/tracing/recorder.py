@@ -114,108 +114,74 @@ class TraceRecorder:
             )
         )
 
-    def launch(self, original: Any) -> Any:
+    def launch(self, original: Any, executor: Any, *args: Any, **kwargs: Any) -> Any:
         """A launch, whose arguments the memory gets to know."""
+        self.kernel = executor.fn.__name__
+        for argument in (*args, *kwargs.values()):
+            self.memory.know(argument)
+        return original(executor, *args, **kwargs)
 
-        def launched(executor: Any, *args: Any, **kwargs: Any) -> Any:
-            self.kernel = executor.fn.__name__
-            for argument in (*args, *kwargs.values()):
-                self.memory.know(argument)
-            return original(executor, *args, **kwargs)
-
-        return launched
-
-    def operation(self, name: str, original: Any) -> Any:
+    def operation(self, name: str, original: Any, builder: Any, *args: Any, **kwargs: Any) -> Any:
         """An operation on elements, followed where an operand carries a shadow."""
+        result = original(builder, *args, **kwargs)
+        handles = [arg for arg in args if isinstance(arg, interpreter.TensorHandle)]
+        if name == "extern_elementwise":
+            name, handles = args[2].removeprefix("__nv_").removesuffix("f"), list(args[3])
+        if any(hasattr(handle, SHADOW) for handle in handles):
+            if not is_float(result) and any(shadow_of(h).has_data for h in handles if hasattr(h, SHADOW)):
+                self.unfollowed.add(name)
+            self.take(follow(name, handles, result), result, handles)
+        return result
 
-        def operate(builder: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(builder, *args, **kwargs)
-            said, handles = name, [arg for arg in args if isinstance(arg, interpreter.TensorHandle)]
-            if name == "extern_elementwise":
-                said, handles = args[2].removeprefix("__nv_").removesuffix("f"), list(args[3])
-            if any(hasattr(handle, SHADOW) for handle in handles):
-                if not is_float(result) and any(shadow_of(h).has_data for h in handles if hasattr(h, SHADOW)):
-                    self.unfollowed.add(said)
-                self.take(follow(said, handles, result), result, handles)
-            return result
-
-        return operate
-
-    def load(self, original: Any) -> Any:
+    def load(self, original: Any, builder: Any, ptrs: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
         """A load, whose addresses say which columns it reads."""
+        result = original(builder, ptrs, mask, *args, **kwargs)
+        if is_float(result):
+            values = numbers(result)
+            shadow = self.memory.load(ptrs.data, np.broadcast_to(mask.data, values.shape), values)
+            if shadow is not None:
+                self.take(Followed("load", "load", shadow, values), result)
+        return result
 
-        def load(builder: Any, ptrs: Any, mask: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(builder, ptrs, mask, other, *args, **kwargs)
-            if is_float(result):
-                values = numbers(result)
-                shadow = self.memory.load(ptrs.data, np.broadcast_to(mask.data, values.shape), values)
-                if shadow is not None:
-                    self.take(Followed("load", "load", shadow, values), result)
-            return result
-
-        return load
-
-    def store(self, original: Any) -> Any:
+    def store(self, original: Any, builder: Any, ptrs: Any, value: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
         """A store, whose shadow the memory keeps."""
+        result = original(builder, ptrs, value, mask, *args, **kwargs)
+        if is_float(value) and hasattr(value, SHADOW):
+            shape = ptrs.data.shape
+            shadow = shadow_of(value).each(lambda data: np.broadcast_to(data, shape))
+            values, within = np.broadcast_to(numbers(value), shape), np.broadcast_to(mask.data, shape)
+            self.memory.store(ptrs.data, within, values, shadow)
+            addresses = np.where(within, ptrs.data, np.uint64(0))
+            self.take(Followed("store", "store", shadow, values), value, addresses=addresses)
+        return result
 
-        def store(builder: Any, ptrs: Any, value: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(builder, ptrs, value, mask, *args, **kwargs)
-            if is_float(value) and hasattr(value, SHADOW):
-                shape, shadow = ptrs.data.shape, shadow_of(value)
-                shadow = shadow.each(lambda data: np.broadcast_to(data, shape))
-                within = np.broadcast_to(mask.data, shape)
-                self.memory.store(ptrs.data, within, numbers(value), shadow)
-                kept = Followed("store", "store", shadow, np.broadcast_to(numbers(value), shape))
-                self.take(kept, value, addresses=np.where(within, ptrs.data, np.uint64(0)))
-            return result
-
-        return store
-
-    def reduction(self, original: Any) -> Any:
+    def reduction(self, original: Any, reducer: Any, inputs: Any) -> Any:
         """A reduction along an axis, by a function of the language or of the kernel."""
-
-        def apply(reducer: Any, inputs: Any) -> Any:
-            if not any(hasattr(arg.handle, SHADOW) for arg in inputs):
-                return original(reducer, inputs)
-            before, self.is_folding = self.is_folding, True
-            try:
-                results = original(reducer, inputs)
-                found = self._folded(reducer, inputs, results)
-            finally:
-                self.is_folding = before
-            for result, followed in zip(results, found, strict=True):
-                self.take(followed, result.handle, [arg.handle for arg in inputs])
-            return results
-
-        return apply
-
-    def _folded(self, reducer: Any, inputs: Any, results: Any) -> list[Followed | None]:
+        if not any(hasattr(arg.handle, SHADOW) for arg in inputs):
+            return original(reducer, inputs)
+        before, self.is_folding = self.is_folding, True
         try:
-            return folded(reducer, inputs, results[0].handle.data.shape)
-        except Exception as error:
-            # A function that asks if a value is true can't be tried on whole arrays.
-            if not asked_for_truth(error):
-                raise
-            handles = [result.handle for result in results]
-            return [_restarted("reduce", inputs, handle) if is_float(handle) else None for handle in handles]
+            results = original(reducer, inputs)
+            found = _folded(reducer, inputs, results)
+        finally:
+            self.is_folding = before
+        for result, followed in zip(results, found, strict=True):
+            self.take(followed, result.handle, [arg.handle for arg in inputs])
+        return results
 
-    def scan(self, original: Any) -> Any:
+    def scan(self, original: Any, scanner: Any, inputs: Any) -> Any:
         """A scan, which no rule follows."""
-
-        def apply(scanner: Any, inputs: Any) -> Any:
-            results = original(scanner, inputs)
-            for result in results if any(hasattr(arg.handle, SHADOW) for arg in inputs) else ():
-                self.take(_restarted("scan", inputs, result.handle), result.handle)
-            return results
-
-        return apply
+        results = original(scanner, inputs)
+        for result in results if any(hasattr(arg.handle, SHADOW) for arg in inputs) else ():
+            self.take(_restarted("scan", inputs, result.handle), result.handle)
+        return results
 
 
 @contextmanager
 def recording(memory: Memory, *, rescales: bool = True) -> Iterator[TraceRecorder]:
     """Records every kernel that is launched inside the block, in this thread alone."""
     recorder, builder = TraceRecorder(memory, rescales), interpreter.InterpreterBuilder
-    wrappers: dict[tuple[Any, str], Callable[[Any], Any]] = {
+    places: dict[tuple[Any, str], Callable[..., Any]] = {
         (interpreter.GridExecutor, "__call__"): recorder.launch,
         (interpreter.ReduceOps, "apply_impl"): recorder.reduction,
         (interpreter.ScanOps, "apply_impl"): recorder.scan,
@@ -227,20 +193,41 @@ def recording(memory: Memory, *, rescales: bool = True) -> Iterator[TraceRecorde
     }
     for name in dir(builder):
         said = name.removeprefix("create_")
-        if said != name and (builder, name) not in wrappers and not said.startswith(_UNRECORDED):
-            wrappers[builder, name] = partial(recorder.operation, said)
-    originals = {(owner, name): getattr(owner, name) for owner, name in wrappers}
+        if said != name and (builder, name) not in places and not said.startswith(_UNRECORDED):
+            places[builder, name] = partial(recorder.operation, said)
+    originals = {(owner, name): getattr(owner, name) for owner, name in places}
     try:
-        for (owner, name), wrap in wrappers.items():
-            setattr(owner, name, wrap(originals[owner, name]))
+        for (owner, name), recorded in places.items():
+            setattr(owner, name, _in_place_of(originals[owner, name], recorded))
         yield recorder
     finally:
         for (owner, name), original in originals.items():
             setattr(owner, name, original)
 
 
-def _restarted(name: str, inputs: Any, handle: Any) -> Followed:
-    """An operation on tensors that no rule follows."""
+def _in_place_of(original: Any, recorded: Callable[..., Any]) -> Any:
+    """A function, or a method, that gives a recorder what it does."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return recorded(original, *args, **kwargs)
+
+    return call
+
+
+def _folded(reducer: Any, inputs: Any, results: Any) -> list[Followed | None]:
+    try:
+        return folded(reducer, inputs, results[0].handle.data.shape)
+    except Exception as error:
+        # A function that asks if a value is true can't be tried on whole arrays.
+        if not asked_for_truth(error):
+            raise
+        return [_restarted("reduce", inputs, result.handle) for result in results]
+
+
+def _restarted(name: str, inputs: Any, handle: Any) -> Followed | None:
+    """An operation on tensors that no rule follows; None if its result is no float."""
+    if not is_float(handle):
+        return None
     values, shadows = numbers(handle), [shadow_of(arg.handle) for arg in inputs if hasattr(arg.handle, SHADOW)]
     return Followed("other", name, restarted(values, shadows), values, is_followed=False)
 

@@ -22,9 +22,8 @@ from softcheck.tracing.shadow import (
     Kind,
     Shadow,
     Wide,
-    as_sets,
     in_words,
-    set_of,
+    union_of,
 )
 
 _NEARLY = 1e-12
@@ -49,14 +48,18 @@ class ExactRule:
     def result(self, *exact: Array) -> Shadow:
         """The shadow of the result, from the operands' exact values."""
         values = np.where(self.state == ABSENT, Wide("nan"), self.compute(*exact))
-        return Shadow(values, self.state, self.row, self.columns, self.shift, self.kind)
+        shift = np.broadcast_to(np.asarray(self.shift, Wide), self.state.shape)
+        return Shadow(values, self.state, self.row, self.columns, shift, self.kind)
+
+
+_NO_SHIFT = np.zeros((), Wide)
 
 
 def unary(name: str, a: Shadow) -> ExactRule:
     """The rule of a function of one tensor: ``neg``, ``exp``, ``exp2``, ``log``, ``log2``, or another one of numpy."""
     compute: Callable[[Array], Array] = _UNARY.get(name) or getattr(np, name)
     kind: Kind = "other"
-    shift = np.zeros_like(a.shift)
+    shift = _NO_SHIFT
     if a.kind == "constant":
         kind, shift = "constant", -compute(a.exact)
     elif name in {"exp", "exp2"} and a.kind in LINEAR:
@@ -72,33 +75,29 @@ _UNARY: dict[str, Callable[[Array], Array]] = {"neg": np.negative, "rsqrt": lamb
 
 
 def binary(name: str, a: Shadow, b: Shadow) -> ExactRule:
-    """The rule of an operation on two tensors.
-
-    ``name`` is ``add``, ``sub``, ``mul``, ``div``, ``max``, ``fmax``, ``min``, ``fmin`` or ``fmod``; the names with f leave NaN
-    out.
-    """
+    """The rule of an operation on two tensors, by its name here; those that begin with f leave NaN out."""
     if name == "add":
         return _added(a, b)
     if name in {"max", "fmax"}:
         return _larger(a, b, np.fmax if name == "fmax" else np.maximum)
-    joined = _joined(a, b)
-    if name == "sub":
-        return ExactRule(*joined, *_difference(a, b), np.subtract)
-    if name == "mul":
-        return _multiplied(a, b, joined)
-    if name == "div":
-        return _divided(a, b, joined)
-    return ExactRule(*joined, np.zeros_like(a.shift), "other", _OTHERS[name])
+    if name in {"mul", "div"}:
+        return _product(a, b, divides=name == "div")
+    kind: Kind = "other"
+    if name == "sub" and b.kind in {"constant", "maximum"} and a.kind in LINEAR:
+        kind = "shifted" if a.kind in {"logit", "shifted"} else a.kind if b.kind == "constant" else "maximum"
+    return ExactRule(*_joined(a, b), a.shift - b.shift if kind != "other" else _NO_SHIFT, kind, _OTHERS[name])
 
 
-_OTHERS: dict[str, Callable[..., Array]] = {"min": np.minimum, "fmin": np.fmin, "fmod": np.fmod}
+_OTHERS: dict[str, Callable[..., Array]] = {
+    "sub": np.subtract,
+    "min": np.minimum,
+    "fmin": np.fmin,
+    "fmod": np.fmod,
+}
 
 
 def reduction(name: str, a: Shadow, axis: int) -> ExactRule:
-    """The rule of ``sum``, ``max`` or ``fmax`` along an axis.
-
-    The row of a result is that of the first lane with data; lanes of another row don't belong into it.
-    """
+    """The rule of ``sum``, ``max`` or ``fmax`` along an axis; lanes of another row than the first with data don't belong into it."""
     held = a.state == DATA
     first = np.expand_dims(held.argmax(axis=axis), axis)
     has_data = held.any(axis=axis)
@@ -108,9 +107,10 @@ def reduction(name: str, a: Shadow, axis: int) -> ExactRule:
     # Constants take part, such as lanes of an accumulator that saw no column.
     taking = held | (a.state == CONSTANT)
     state = np.where(has_data, DATA, np.where(taking.any(axis=axis), CONSTANT, ABSENT)).astype(np.int8)
-    columns = _united(a.columns, held, axis)
+    columns = np.asarray(np.bitwise_or.reduce(np.where(held, a.columns, 0), axis=axis), dtype=object)
     note = "lanes of another row are read, which the exact value leaves out" if foreign.any() else ""
     kind: Kind = "other"
+    shift = _NO_SHIFT
     if name != "sum":
         highest = np.fmax if name == "fmax" else np.maximum
 
@@ -118,11 +118,10 @@ def reduction(name: str, a: Shadow, axis: int) -> ExactRule:
             found: Array = highest.reduce(np.where(taking, values, -np.inf), axis=axis)
             return found
 
-        shift = np.zeros(row.shape, Wide)
         if a.kind in {"constant", "logit", "maximum"}:
             kind, shift = ("constant" if a.kind == "constant" else "maximum"), -largest(a.exact)
         return ExactRule(state, row, columns, shift, kind, largest, note)
-    weight, shift = np.ones((), Wide), np.zeros(row.shape, Wide)
+    weight = np.ones((), Wide)
     if a.kind in POWERS:
         counts = held & (a.exact != 0) & np.isfinite(a.shift)
         shift = np.where(counts, a.shift, -np.inf).max(axis=axis)
@@ -140,27 +139,18 @@ def reduction(name: str, a: Shadow, axis: int) -> ExactRule:
 
 
 def selected(condition: Array, a: Shadow, b: Shadow) -> ExactRule:
-    """The rule of ``tl.where``: each lane's meaning is that of the side that the kernel took.
-
-    A masked lane stays one where the kernel puts a constant into its place: whatever it holds, no column stands there.
-    """
-    state, row, shift = (
-        np.where(condition, x, y) for x, y in zip((a.state, a.row, a.shift), (b.state, b.row, b.shift), strict=True)
-    )
-    other = np.where(condition, b.state, a.state)
-    state = np.where((state == CONSTANT) & (other == ABSENT), ABSENT, state).astype(np.int8)
-    columns = a.columns, b.columns
-    if columns[0].dtype != columns[1].dtype:
-        columns = as_sets(columns[0]), as_sets(columns[1])
-    kind = a.kind if b.kind in {a.kind, "constant"} else b.kind if a.kind == "constant" else "other"
-    if kind in POWERS:
-        # A number in a power's place lies below no maximum.
-        shift = np.where(state == CONSTANT, np.nan, shift)
+    """The rule of ``tl.where``: each lane means what the side means that the kernel took, and a masked lane stays one under a constant."""
 
     def chosen(x: Array, y: Array) -> Array:
         return np.where(condition, x, y)
 
-    return ExactRule(state, row, np.where(condition, *columns), shift, kind, chosen)
+    state, shift = chosen(a.state, b.state), chosen(a.shift, b.shift)
+    state = np.where((state == CONSTANT) & (chosen(b.state, a.state) == ABSENT), ABSENT, state).astype(np.int8)
+    kind = a.kind if b.kind in {a.kind, "constant"} else b.kind if a.kind == "constant" else "other"
+    if kind in POWERS:
+        # A number in a power's place lies below no maximum.
+        shift = np.where(state == CONSTANT, np.nan, shift)
+    return ExactRule(state, chosen(a.row, b.row), chosen(a.columns, b.columns), shift, kind, chosen)
 
 
 def _joined(a: Shadow, b: Shadow) -> tuple[Array, Array, Array]:
@@ -169,57 +159,48 @@ def _joined(a: Shadow, b: Shadow) -> tuple[Array, Array, Array]:
     row = np.where(a.state == CONSTANT, b.row, a.row)
     if not (a.has_data and b.has_data):
         return state, row, a.columns if a.has_data else b.columns
-    # A maximum or a sum of the whole row stands beside each column; the column is what tells the lanes apart.
-    if a.columns.dtype != object and b.columns.dtype == object and b.kind in _SHARED:
-        return state, row, a.columns
-    if b.columns.dtype != object and a.columns.dtype == object and a.kind in _SHARED:
-        return state, row, b.columns
-    if a.columns is b.columns or (a.columns.dtype == b.columns.dtype == np.int64 and (a.columns == b.columns).all()):
-        return state, row, a.columns
-    return state, row, as_sets(a.columns) | as_sets(b.columns)
+    both = a.columns | b.columns
+    for one, other in ((a, b), (b, a)):
+        # A maximum or a sum of the whole row stands beside each column; the column is what tells the lanes apart.
+        if other.kind in _SHARED and (one.kind not in _SHARED or (both == other.columns).all()):
+            return state, row, one.columns
+    return state, row, both
 
 
-def _difference(a: Shadow, b: Shadow) -> tuple[Array, Kind]:
-    kind: Kind = "other"
-    if b.kind in {"constant", "maximum"} and a.kind in LINEAR:
-        kind = "shifted" if a.kind in {"logit", "shifted"} else a.kind if b.kind == "constant" else "maximum"
-    return (a.shift - b.shift if kind != "other" else np.zeros_like(a.shift)), kind
+def _merged(a: Shadow, b: Shadow, *, skips: bool = True) -> tuple[tuple[Array, Array], Array, Array]:
+    """Returns where each operand is a masked lane beside data of the other, which is kept as it is, and the state and the row."""
+    left_out = ((a.state == ABSENT) & (b.state == DATA) & skips, (b.state == ABSENT) & (a.state == DATA) & skips)
+    state = np.where(left_out[0] | left_out[1], DATA, np.maximum(a.state, b.state)).astype(np.int8)
+    return left_out, state, np.where(a.state == DATA, a.row, b.row)
 
 
 def _added(a: Shadow, b: Shadow) -> ExactRule:
     """A sum; a masked lane beside an accumulator adds nothing."""
     if a.kind in LINEAR and b.kind in LINEAR:
-        state, row, columns = _joined(a, b)
         kinds = {a.kind, b.kind} - {"constant"}
         kind: Kind = "constant"
         if kinds:
             logits = kinds & {"logit", "shifted"}
             kind = "maximum" if not logits else "other" if {a.kind, b.kind} <= {"logit", "shifted"} else "shifted"
-        shift = a.shift + b.shift if kind != "other" else np.zeros_like(a.shift)
-        return ExactRule(state, row, columns, shift, kind, np.add)
+        return ExactRule(*_joined(a, b), a.shift + b.shift if kind != "other" else _NO_SHIFT, kind, np.add)
     adds_up = a.kind == b.kind or {a.kind, b.kind} <= POWERS
-    absent = ((a.state == ABSENT) & adds_up, (b.state == ABSENT) & adds_up)
-    keeps = (absent[0] & (b.state == DATA), absent[1] & (a.state == DATA))
-    state = np.where(keeps[0] | keeps[1], DATA, np.maximum(a.state, b.state)).astype(np.int8)
-    row = np.where(a.state == DATA, a.row, b.row)
-    a_set, b_set = (np.where(gone, 0, as_sets(s.columns)) for gone, s in zip(absent, (a, b), strict=True))
-    note, shift, kind = "", np.zeros_like(a.shift), "other"
+    left_out, state, row = _merged(a, b, skips=adds_up)
+    a_set, b_set = (np.where((s.state == ABSENT) & adds_up, 0, s.columns) for s in (a, b))
+    note, shift, kind = "", _NO_SHIFT, "other"
     weights: tuple[Array, Array] = np.ones((), Wide), np.ones((), Wide)
     if a.kind in POWERS | {"constant"} and b.kind in POWERS | {"constant"}:
         # A constant, or a 0 that an accumulator starts with, has no shift of its own.
         counts = [(s.state == DATA) & (s.exact != 0) & np.isfinite(s.shift) for s in (a, b)]
-        shifts = [np.where(c, s.shift, -np.inf) for c, s in zip(counts, (a, b), strict=True)]
-        shift = np.maximum(*shifts)
+        shift = np.maximum(*(np.where(c, s.shift, -np.inf) for c, s in zip(counts, (a, b), strict=True)))
         shift = np.where(np.isfinite(shift), shift, 0)
         away = [np.where(c, s.shift - shift, 0) for c, s in zip(counts, (a, b), strict=True)]
         weights, kind = (np.exp(away[0]), np.exp(away[1])), "sum"
         note = _unequal(np.minimum(*away), shift)
-        twice = (a_set & b_set) if {a.kind, b.kind} <= {"exponential", "sum"} else np.array(0, dtype=object)
-        if not note and (again := set_of(np.asarray(twice))):
+        if not note and {a.kind, b.kind} <= {"exponential", "sum"} and (again := union_of(a_set & b_set)):
             note = f"{in_words(again)} counted twice"
 
     def total(x: Array, y: Array) -> Array:
-        found: Array = np.where(keeps[0], 0, x * weights[0]) + np.where(keeps[1], 0, y * weights[1])
+        found: Array = np.where(left_out[0], 0, x * weights[0]) + np.where(left_out[1], 0, y * weights[1])
         return found
 
     return ExactRule(state, row, a_set | b_set, shift, kind, total, note)
@@ -227,59 +208,46 @@ def _added(a: Shadow, b: Shadow) -> ExactRule:
 
 def _larger(a: Shadow, b: Shadow, highest: Any) -> ExactRule:
     """The larger of two; a masked lane beside an accumulator leaves the accumulator as it is."""
-    keeps = ((a.state == ABSENT) & (b.state == DATA), (b.state == ABSENT) & (a.state == DATA))
-    state = np.where(keeps[0] | keeps[1], DATA, np.maximum(a.state, b.state)).astype(np.int8)
-    row = np.where(a.state == DATA, a.row, b.row)
-    columns = as_sets(a.columns) | as_sets(b.columns)
-    if (columns == as_sets(a.columns)).all():
-        columns = a.columns
+    left_out, state, row = _merged(a, b)
 
     def largest(x: Array, y: Array) -> Array:
-        found: Array = highest(np.where(keeps[0], -np.inf, x), np.where(keeps[1], -np.inf, y))
+        found: Array = highest(np.where(left_out[0], -np.inf, x), np.where(left_out[1], -np.inf, y))
         return found
 
-    if {a.kind, b.kind} <= {"constant", "logit", "maximum"}:
-        return ExactRule(state, row, columns, -largest(a.exact, b.exact), "maximum", largest)
-    return ExactRule(state, row, columns, np.zeros_like(a.shift), "other", largest)
+    is_maximum = {a.kind, b.kind} <= {"constant", "logit", "maximum"}
+    kind: Kind = "maximum" if is_maximum else "other"
+    shift = -largest(a.exact, b.exact) if is_maximum else _NO_SHIFT
+    return ExactRule(state, row, a.columns | b.columns, shift, kind, largest)
 
 
-def _multiplied(a: Shadow, b: Shadow, joined: tuple[Array, Array, Array]) -> ExactRule:
-    if a.kind == "constant" or b.kind == "constant":
-        by, other = (a, b) if a.kind == "constant" else (b, a)
-        shift = -(a.exact * b.exact) if other.kind == "constant" else other.shift
-        if other.kind in LINEAR - {"constant"}:
-            shift = other.shift * by.exact
-        return ExactRule(*joined, shift, other.kind, np.multiply)
+def _product(a: Shadow, b: Shadow, *, divides: bool) -> ExactRule:
+    """A product or a quotient. A probability has no shift: what is left of one is taken away."""
+    compute: Any = np.divide if divides else np.multiply
+    joined = _joined(a, b)
+    if b.kind == "constant" or (a.kind == "constant" and not divides):
+        by, other = (b, a) if b.kind == "constant" else (a, b)
+        shift = other.shift
+        if other.kind == "constant":
+            shift = -compute(a.exact, b.exact)
+        elif other.kind in LINEAR:
+            shift = compute(other.shift, by.exact)
+        return ExactRule(*joined, shift, other.kind, compute)
     kinds = (a.kind, b.kind)
     kind: Kind = "other"
-    if "factor" in kinds and set(kinds) <= POWERS:
+    if divides and b.kind in POWERS:
+        kind = "reciprocal" if a.kind == "constant" else "quotient" if a.kind == "exponential" else "other"
+    elif not divides and "factor" in kinds and POWERS.issuperset(kinds):
         rescaled = a if b.kind == "factor" else b
         kind, joined = rescaled.kind, (*joined[:2], rescaled.columns)
-    elif set(kinds) == {"exponential", "reciprocal"}:
+    elif not divides and set(kinds) == {"exponential", "reciprocal"}:
         kind = "quotient"
-    return _product(a, b, joined, kind, a.shift + b.shift, np.multiply)
-
-
-def _divided(a: Shadow, b: Shadow, joined: tuple[Array, Array, Array]) -> ExactRule:
-    if b.kind == "constant":
-        shift = -(a.exact / b.exact) if a.kind == "constant" else a.shift / b.exact if a.kind in LINEAR else a.shift
-        return ExactRule(*joined, shift, a.kind, np.divide)
-    kind: Kind = "other"
-    if b.kind in POWERS and a.kind in POWERS | {"constant"}:
-        kind = "reciprocal" if a.kind == "constant" else "quotient" if a.kind == "exponential" else "other"
-    return _product(a, b, joined, kind, (0 if a.kind == "constant" else a.shift) - b.shift, np.divide)
-
-
-def _product(
-    a: Shadow, b: Shadow, joined: tuple[Array, Array, Array], kind: Kind, shift: Array, compute: Any
-) -> ExactRule:
-    """A product or a quotient of exponentials. A probability has no shift: what is left of one is taken away."""
+    left = (0 if a.kind == "constant" else a.shift) - b.shift if divides else a.shift + b.shift
     if kind != "quotient":
-        return ExactRule(*joined, shift if kind != "other" else np.zeros_like(a.shift), kind, compute)
-    left = np.where(np.isfinite(shift) & (a.exact != 0), shift, 0)
+        return ExactRule(*joined, left if kind != "other" else _NO_SHIFT, kind, compute)
+    left = np.where(np.isfinite(left) & (a.exact != 0), left, 0)
     weight = np.exp(left)
     note = _unequal(np.where(joined[0] == DATA, left, 0), b.shift)
-    return ExactRule(*joined, np.zeros_like(a.shift), kind, lambda x, y: compute(x, y) * weight, note)
+    return ExactRule(*joined, _NO_SHIFT, kind, lambda x, y: compute(x, y) * weight, note)
 
 
 def _unequal(away: Array, shift: Array) -> str:
@@ -289,12 +257,3 @@ def _unequal(away: Array, shift: Array) -> str:
     if far.max(initial=0) <= _NEARLY * (1 + size):
         return ""
     return f"exponentials below maxima that are {float(far.max()):.6g} apart meet: one was not rescaled"
-
-
-def _united(columns: Array, held: Array, axis: int) -> Array:
-    """The sets of columns along an axis, one bit for each column."""
-    columns, held = np.moveaxis(columns, axis, -1), np.moveaxis(held, axis, -1)
-    sets = np.empty(columns.shape[:-1], dtype=object)
-    for index in np.ndindex(sets.shape):
-        sets[index] = set_of(columns[index][held[index]])
-    return sets

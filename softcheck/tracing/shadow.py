@@ -5,7 +5,8 @@ figure errs by less than 2^-10 ULP of a float64. A lane is a constant, holds dat
 of a load holds no column, whatever it loads, and enters no exact maximum and no exact sum.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +17,9 @@ Array = NDArray[Any]
 Wide = np.longdouble
 
 CONSTANT, DATA, ABSENT = 0, 1, 2
+
+PARTS = ("exact", "state", "row", "columns", "shift")
+"""The arrays of a shadow."""
 
 Kind = Literal[
     "constant", "logit", "maximum", "shifted", "exponential", "factor", "sum", "reciprocal", "quotient", "other"
@@ -42,7 +46,7 @@ class Shadow:
     row: Array
     """Row of a lane with data, or of the load that a masked lane belongs to; -1 of a constant."""
     columns: Array
-    """The column of a lane: of dtype int64, -1 for none; or a set of columns: of dtype object, one bit for each."""
+    """The set of columns of a lane, of dtype object: integers with one bit for each column."""
     shift: Array
     kind: Kind
 
@@ -53,76 +57,52 @@ class Shadow:
 
     def each(self, move: Callable[[Array], Array]) -> "Shadow":
         """The shadow of a tensor whose lanes were moved; ``move`` applies the movement to any array of the shape."""
-        exact, state, row, columns, shift = map(move, (self.exact, self.state, self.row, self.columns, self.shift))
-        return Shadow(exact, state, row, columns, shift, self.kind)
+        return Shadow(**{name: move(getattr(self, name)) for name in PARTS}, kind=self.kind)
+
+    def columns_of(self, row: int) -> int:
+        """The columns on which the lanes with data of a row depend."""
+        return union_of(self.columns[(self.state == DATA) & (self.row == row)])
 
 
 def constant(values: Array) -> Shadow:
     """The shadow of values that depend on no row."""
     exact = np.asarray(values, dtype=Wide)
-    nothing = np.full(exact.shape, -1, dtype=np.int64)
-    return Shadow(exact, np.zeros(exact.shape, np.int8), nothing, nothing, -exact, "constant")
+    state, row, columns = (np.full(exact.shape, *each) for each in ((CONSTANT, np.int8), (-1, np.int64), (0, object)))
+    return Shadow(exact, state, row, columns, -exact, "constant")
 
 
-def restarted(values: Array, operands: list[Shadow]) -> Shadow:
+def restarted(values: Array, operands: Sequence[Shadow]) -> Shadow:
     """The shadow of an operation that is not followed: its result counts as exact, with the columns of all operands."""
-    exact = np.asarray(values, dtype=Wide)
     rows = np.unique(np.concatenate([s.row[s.state == DATA] for s in operands]))
-    union = 0
-    for shadow in operands:
-        union |= union_of(shadow)
-    sets = np.empty(exact.shape, dtype=object)
-    sets[...] = union
+    columns = union_of(np.concatenate([s.columns[s.state == DATA] for s in operands]))
+    exact = np.asarray(values, dtype=Wide)
     return Shadow(
         exact,
         np.full(exact.shape, DATA, np.int8),
         np.full(exact.shape, rows[0] if len(rows) == 1 else -1, np.int64),
-        sets,
+        np.full(exact.shape, columns, object),
         np.zeros(exact.shape, Wide),
         "other",
     )
 
 
 def as_sets(columns: Array) -> Array:
-    """Columns as sets, one bit for each column."""
-    if columns.dtype == object:
-        return columns
+    """Columns, -1 for none, as sets."""
     sets = np.empty(columns.size, dtype=object)
     sets[:] = [1 << column if column >= 0 else 0 for column in columns.ravel().tolist()]
     return sets.reshape(columns.shape)
 
 
-def set_of(columns: Array) -> int:
-    """The union of an array of columns or of sets of columns, one bit for each column."""
-    if columns.dtype == object:
-        return int(np.bitwise_or.reduce(columns.ravel(), initial=0))
-    held = columns[columns >= 0]
-    if held.size == 0:
-        return 0
-    flags = np.zeros(int(held.max()) + 1, dtype=np.bool_)
-    flags[held] = True
-    return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
-
-
-def union_of(shadow: Shadow, row: int | None = None) -> int:
-    """The columns on which the lanes with data depend, of one row or of all."""
-    held = shadow.state == DATA
-    if row is not None:
-        held &= shadow.row == row
-    return set_of(shadow.columns[held])
+def union_of(sets: Array) -> int:
+    """The union of sets of columns."""
+    return int(np.bitwise_or.reduce(sets.ravel(), initial=0))
 
 
 def in_words(columns: int) -> str:
     """A set of columns in words, such as ``columns 0 to 127``."""
     if columns == 0:
         return "no column"
-    runs, at = [], 0
-    while columns >> at:
-        skipped = columns >> at
-        first = at + (skipped & -skipped).bit_length() - 1
-        length = (~(columns >> first) & ((columns >> first) + 1)).bit_length() - 1
-        runs.append((first, first + length - 1))
-        at = first + length
+    runs = [(run.start(), run.end() - 1) for run in re.finditer("1+", f"{columns:b}"[::-1])]
     if len(runs) > 3:
         return f"{columns.bit_count()} of columns {runs[0][0]} to {runs[-1][1]}"
     said = ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs)

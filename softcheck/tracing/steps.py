@@ -9,7 +9,7 @@ from oracles.formats import Format
 from softcheck.tracing.memory import Region
 from softcheck.tracing.model import TracedLane, TracedStep
 from softcheck.tracing.recorder import TracedOperation
-from softcheck.tracing.shadow import ABSENT, DATA, LINEAR, Array, ends_of, in_words, set_of, union_of
+from softcheck.tracing.shadow import ABSENT, DATA, LINEAR, Array, as_sets, ends_of, in_words, union_of
 
 MOST_LANES = 16
 """Lanes of a step that a trace keeps."""
@@ -48,12 +48,6 @@ def errors(values: Array, exact: Array, fmt: Format, least_scale: Array | float 
     return found
 
 
-def steps_of(row: int, operations: Sequence[TracedOperation], answers: Answers, focus: int | None) -> list[TracedStep]:
-    """The steps of a row in order; each shows the lane of the column ``focus`` if it has one."""
-    found = (_step(row, operation, answers, focus) for operation in operations)
-    return [step for step in found if step is not None]
-
-
 def last_stores(operations: Sequence[TracedOperation]) -> list[TracedOperation]:
     """The operations, of whose stores only the last ones to an address have addresses: others store no output."""
     kept: list[TracedOperation] = []
@@ -73,10 +67,10 @@ def untouched(row: int, columns: int, operations: Sequence[TracedOperation], ans
     read = stored = 0
     for operation in operations:
         if operation.phase == "load":
-            read |= union_of(operation.shadow, row)
+            read |= operation.shadow.columns_of(row)
         elif operation.addresses is not None and answers.output is not None:
             rows, places = answers.output.places(operation.addresses)
-            stored |= set_of(places[rows == row])
+            stored |= union_of(as_sets(places[rows == row]))
     for done, count, said in ((read, columns, "read"), (stored, answers.exact.shape[1], "stored")):
         if missing := ((1 << count) - 1) & ~done:
             yield f"row {row}: {in_words(missing)}: {said} by no kernel"
@@ -95,7 +89,8 @@ class _Lanes:
     note: str
 
 
-def _step(row: int, operation: TracedOperation, answers: Answers, focus: int | None) -> TracedStep | None:
+def step_of(row: int, operation: TracedOperation, answers: Answers, focus: int | None) -> TracedStep | None:
+    """An operation as a step of a row, which shows the lane of the column ``focus`` if it has one; None if no lane is the row's."""
     lanes = _lanes(row, operation, answers)
     if not lanes.held.any():
         return None
@@ -104,7 +99,7 @@ def _step(row: int, operation: TracedOperation, answers: Answers, focus: int | N
     # Exact numbers give NaN there too, so that this is no error of the step alone.
     error = np.where(makes_nan, np.inf, error) if makes_nan.any() else error
     worst = np.unravel_index(int(np.argmax(error)), error.shape)
-    columns = set_of(lanes.columns[lanes.held])
+    columns = union_of(lanes.columns[lanes.held])
     values = operation.values[lanes.masked] if operation.phase == "load" else np.array([])
     return TracedStep(
         phase=operation.phase,
@@ -146,7 +141,7 @@ def _lanes(row: int, operation: TracedOperation, answers: Answers) -> _Lanes:
             error = errors(operation.values, exact, fmt, least)
             # A tile of several rows has masked lanes of other rows too.
             masked = (operation.addresses == 0) & (shadow.row == row) if held.any() else np.zeros_like(held)
-            return _Lanes(held, masked, columns, exact, error, own, note)
+            return _Lanes(held, masked, as_sets(columns), exact, error, own, note)
     of_row = shadow.row == row
     # An exponential makes a relative error of an absolute one, so that an exponent near 0 is no closer than one near 1.
     scale = 1.0 if shadow.kind in LINEAR else 0.0
@@ -163,8 +158,8 @@ def _shown(
     if len(places) > MOST_LANES:
         wanted = {tuple(place) for place in (*places[:_FIRST], *places[-2:], *np.argwhere(lanes.masked)[:2])}
         wanted |= {tuple(worst), *(tuple(place) for place in np.argwhere(lanes.held)[-2:])}
-        if focus is not None and lanes.columns.dtype != object:
-            wanted |= {tuple(place) for place in np.argwhere(lanes.held & (lanes.columns == focus))}
+        if focus is not None:
+            wanted |= {tuple(place) for place in np.argwhere(lanes.held & (lanes.columns == 1 << focus))}
         places = np.array(sorted(wanted))
     for place in map(tuple, places):
         held = bool(lanes.held[place])
@@ -177,10 +172,8 @@ def _shown(
         )
 
 
-def _column(columns: int | np.int64) -> int | None:
-    """The column of a lane, which has one bit of a set; None if the lane combines several."""
-    if isinstance(columns, np.int64):
-        return int(columns) if columns >= 0 else None
+def _column(columns: int) -> int | None:
+    """The one column of a set; None if a lane combines several."""
     return columns.bit_length() - 1 if columns.bit_count() == 1 else None
 
 

@@ -79,10 +79,7 @@ def working_folder_on_path() -> Iterator[None]:
 
 @contextmanager
 def anew(file: Path) -> Iterator[None]:
-    """Modules from the folder of ``file`` are imported anew inside, and forgotten again afterwards.
-
-    Installed packages and softcheck's own modules elsewhere stay as they are.
-    """
+    """Imports modules from the folder of ``file`` anew inside, but for softcheck's own elsewhere, and forgets them again afterwards."""
     known = {name: module for name, module in sys.modules.items() if _is_beside(name, module, file.parent)}
     for name in known:
         del sys.modules[name]

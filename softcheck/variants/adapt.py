@@ -5,6 +5,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -18,7 +19,6 @@ from softcheck.variants.forms import OPERANDS, PLAIN, Change, Form
 from softcheck.variants.meanings import Untried, left_out, of_parameters, untried, with_one_given
 from softcheck.variants.recognise import TEMPERATURES, Guess, callable_of, is_triton_kernel, kernel_guess, parameters_of
 from softcheck.variants.recognised import Recognised
-from softcheck.variants.trial import tried
 from softcheck.variants.wrapping import refusal_of, wrapper
 
 if TYPE_CHECKING:
@@ -27,6 +27,35 @@ if TYPE_CHECKING:
 _SUMS_OF = {"attention": "attention_logsumexp"}
 """The operation of the log-sum-exp that comes beside an operation's answer, where it is another than logsumexp."""
 _ANY_TARGET = "torch.zeros(rows, dtype=torch.int64, device=x.device)"
+
+SHAPE = (24, 16)
+"""Shape of the matrix on which calls are tried; its rows can be split into four dimensions of more than one."""
+
+SMALL = (2, 8)
+"""Shape for a function that refuses so many elements."""
+
+_CLOSE = 0.1
+"""Largest difference of an element that counts as close: of calls that are wrong, that with most such elements is taken."""
+
+_ULPS, _LEAST = 8, 1e-3
+"""Largest error of a right answer, relative to the element and to the mean size: in units of the dtype's epsilon, and for wide dtypes.
+
+Answers of two operations, dimensions, alignments, bases or signs differ by far more in most elements of the matrix.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The outcome of one call on the small matrix."""
+
+    form: Form
+    """The call, with the answer's place in what it returned."""
+    is_something: bool
+    """True if it gave anything at all, such as a tensor of whatever shape."""
+    share: float = -1.0
+    """Share of elements that are close; less than 0 for what is no answer, such as another shape, or NaN alone."""
+    is_right: bool = False
+    """True if every element is right, up to what the dtype rounds."""
 
 
 class Adapted:
@@ -44,10 +73,7 @@ class Adapted:
         form: Form | None = None,
         refusal: Callable[[], str] = str,
     ) -> None:
-        """Takes the calls that may be the function's, the likeliest first, or the one that is.
-
-        ``refusal`` gives what is said where none of the calls answers.
-        """
+        """Takes the calls that may be the function's, the likeliest first, or the one that is, and what is said where none answers."""
         self._wrap(function)
         if hasattr(function, ATTRIBUTE):
             setattr(self, ATTRIBUTE, getattr(function, ATTRIBUTE))
@@ -67,41 +93,15 @@ class Adapted:
         self.own = function
         """The function itself."""
 
+    def _of_form(self, form: Form) -> "Adapted":
+        found = copy.copy(self)
+        found._form = form  # noqa: SLF001 - of the same class
+        return found
+
     @property
     def call(self) -> str:
         """The call; an empty text for the plain one."""
         return "" if self._form.text == PLAIN else self._form.text
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """Calls with the same operands in another meaning, where none of these was right on a small trial."""
-        return () if self._fact is None else self._fact.others
-
-    @property
-    def operation(self) -> Operation:
-        """The operation that gives calls the values beside the matrix."""
-        return self._form.operation
-
-    def computing(self, operation: Operation) -> "Adapted":
-        """Gives calls the values that an operation takes beside the matrix, and returns itself."""
-        self._form = self._form.of(operation)
-        return self
-
-    def form_of(self, text: str) -> Form:
-        """One of its calls, with the operation's values; of a function whose call is given, that call."""
-        return self._form if self.is_given else Form(text).of(self.operation)
-
-    def told(self, fact: Recognised, device: "torch.device") -> "Adapted":
-        """Takes over the call that trials have shown, on a device, and returns itself."""
-        import torch
-
-        if fact.call:
-            form = self._form if self.is_given else self.form_of(fact.call)
-            self._form = form.with_part(fact.part, fact.beside)
-        self._on = device, getattr(torch, fact.dtype)
-        self._fact = fact
-        self.move_to(device)
-        return self
 
     @property
     def names(self) -> frozenset[str]:
@@ -109,22 +109,66 @@ class Adapted:
         return self._form.names
 
     @property
-    def untried(self) -> dict[str, tuple[Untried, ...]]:
-        """The function's parameters that do nothing in its calls, each with the ways to have it judged.
+    def operation(self) -> Operation:
+        """The operation that gives calls the values beside the matrix."""
+        return self._form.operation
 
-        A call is among these if it is right on a small trial, or if no other meaning of the operand is. Of a call
-        that was given none is named: whoever gave it has seen them.
-        """
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Calls with the same operands in another meaning, where none of these was right on a small trial."""
+        return () if self._fact is None else self._fact.others
+
+    def told(self, fact: Recognised, device: "torch.device") -> "Adapted":
+        """Takes over the call that trials have shown, on a device, and returns itself."""
+        import torch
+
+        if fact.call:
+            form = self._form if self.is_given else Form(fact.call).of(self.operation)
+            self._form = form.with_part(fact.part, fact.beside)
+        self._on = device, getattr(torch, fact.dtype)
+        self._fact = fact
+        self.move_to(device)
+        return self
+
+    def tried(self, text: str, on: "tuple[torch.device, torch.dtype]", shape: tuple[int, int] = SHAPE) -> Tried:
+        """Makes one of its calls on the same small matrix as all others, in a dtype, and compares it with the operation. Raises what the call raises."""
+        import torch
+
+        form, operation, (device, dtype) = (
+            self._form if self.is_given else Form(text).of(self.operation),
+            self.operation,
+            on,
+        )
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device=device, dtype=dtype)
+        if operation.arguments is not None:
+            x = operation.arguments.trial(x, form.names)
+        value, form = form.tried(self.own, x.clone())
+        exact = operation.yardstick(x.double())
+        if not isinstance(value, torch.Tensor) or not _is_comparable(value, exact) or torch.equal(value.detach(), x):
+            return Tried(form, is_something=value is not None)
+        # Where NaN is expected, as of a query that sees no key, conventions differ.
+        counts = ~exact.isnan()
+        found, exact = value.detach().double()[counts], exact[counts]
+        if bool(value.isnan().all()) and not form.names & OPERANDS:
+            return Tried(form, is_something=True)
+        allowed = max(_LEAST, _ULPS * torch.finfo(value.dtype).eps)
+        size = exact[exact.isfinite()].abs().mean()
+        error = torch.where(found == exact, 0.0, (found - exact).abs())
+        is_right = bool((error <= allowed * (exact.abs() + size)).all())
+        share = float((error < _CLOSE).double().mean())
+        return Tried(form, is_something=True, share=share, is_right=is_right)
+
+    @property
+    def untried(self) -> dict[str, tuple[Untried, ...]]:
+        """The function's parameters that do nothing in its calls, each with the ways to have it judged; none of a call that was given."""
         if self.is_given:
             return {}
-        return untried(self._parameters, self._form.text, self.names, self.operation, self._right_on_trial)
+        found = untried(self._parameters, self._form.text, self.names, self.operation)
+        return {name: self._right_on_trial(choices) for name, choices in found.items()}
 
     @property
     def open_options(self) -> dict[str, str]:
-        """The function's parameters that keep their defaults in its calls, by the parameter of the operation that they are for.
-
-        A temperature is named beside a scale. There are none of a call that was given.
-        """
+        """The parameters that keep their defaults in its calls, by the operation's parameter or "temperature"; none of a call that was given."""
         if self.is_given:
             return {}
         known = {*self.operation.parameters} | ({"temperature"} if "scale" in self.operation.parameters else set())
@@ -160,45 +204,34 @@ class Adapted:
     @property
     def doubtful_defaults(self) -> dict[str, str]:
         """Calls that are right on a small trial, where the call without one of their arguments is not, by its parameter."""
-        if not self.others:
-            return {}
-        calls = with_one_given(self._parameters, self.operation, self._form.without_part)
-        return {name: call for name, call in calls.items() if self._first_right([call]) is not None}
+        calls = with_one_given(self._parameters, self.operation, self._form.without_part) if self.others else {}
+        return {name: call for name, call in calls.items() if self._is_right(call)}
 
-    def _right_on_trial(self, calls: Sequence[str]) -> Sequence[str]:
-        """The first of some calls that gives the right answer for a small matrix; all of them if none does."""
-        found = self._first_right(calls)
-        return calls if found is None else [found]
+    def _right_on_trial(self, choices: tuple[Untried, ...]) -> tuple[Untried, ...]:
+        """The first of some ways whose call is right on a small trial; all of them if none is, or if they are no calls."""
+        right = next((each for each in choices if each.call and self._is_right(each.call)), None)
+        return choices if right is None else (right,)
 
-    def _first_right(self, calls: Sequence[str]) -> str | None:
+    def _is_right(self, call: str) -> bool:
         import torch
 
-        on = self._on or (torch.device("cpu"), torch.float32)
-        with launches.forgotten():
-            for text in calls:
-                try:
-                    if tried(self.own, Form(text).of(self.operation), self.operation, on).is_right:
-                        return text
-                except Exception:  # noqa: BLE001, S112 - a call that is not the function's may raise anything
-                    continue
-        return None
+        try:
+            with launches.forgotten():
+                return self.tried(call, self._on or (torch.device("cpu"), torch.float32)).is_right
+        except Exception:  # noqa: BLE001 - a call that is not the function's may raise anything
+            return False
 
     def with_operation(self, operation: Operation) -> "Adapted":
         """Returns a copy whose calls get what another operation gives them; the call itself stays as it is."""
-        return copy.copy(self).computing(operation)
+        return self._of_form(self._form.of(operation))
 
     def changing(self, change: Change) -> "Adapted":
         """Returns a copy whose calls get other operands."""
-        found = copy.copy(self)
-        found._form = self._form.changing(change)  # noqa: SLF001 - of the same class
-        return found
+        return self._of_form(self._form.changing(change))
 
     def timed(self) -> "Adapted":
         """Returns a copy whose calls do nothing that takes time beside the function's."""
-        found = copy.copy(self)
-        found._form = copy.copy(self._form)  # noqa: SLF001 - of the same class
-        found._form.is_timed = True  # noqa: SLF001
-        return found
+        return self._of_form(self._form.timed())
 
     def on(self, function: Callable[..., Any]) -> "Adapted":
         """Returns the same call of another function, such as a copy of the module."""
@@ -218,6 +251,13 @@ class Adapted:
             self._is_moved = True
             if not inspect.isclass(self.own) and (move := getattr(self.own, "to", None)) is not None:
                 move(device)
+
+
+def _is_comparable(value: "torch.Tensor", exact: "torch.Tensor") -> bool:
+    import torch
+
+    is_dense = value.layout == torch.strided and value.is_floating_point()
+    return is_dense and not value.is_meta and value.shape == exact.shape and value.device == exact.device
 
 
 def operands_of(function: object) -> frozenset[str]:
@@ -264,17 +304,13 @@ def adapt(
 
 
 def adapted(found: Any, spec: str, call: str, operation: Operation) -> Adapted:
-    """Returns the callable of one matrix that an object of a variant's module is, by ``call`` or by its own signature.
-
-    Raises UsageError, with the text of a wrapper, for an object whose call can't be guessed.
-    """
-    return _adapted(found, spec, call, operation).computing(operation)
+    """Returns the callable of one matrix that an object is, by ``call`` or by its signature; raises UsageError, with a wrapper, if none is known."""
+    return _adapted(found, spec, call, operation).with_operation(operation)
 
 
 def _adapted(found: Any, spec: str, call: str, operation: Operation) -> Adapted:
     if isinstance(found, Adapted) and not call:
-        # The module's own object serves other operations too.
-        return copy.copy(found)
+        return found
     if call:
         form = Form(call)
         return Adapted(
@@ -297,10 +333,7 @@ def _adapted(found: Any, spec: str, call: str, operation: Operation) -> Adapted:
 
 
 def _members_left_out(form: Form, operation: Operation) -> list[str]:
-    """Returns a sentence on the tensors beside the one that is judged, with an option for one that may be a log-sum-exp.
-
-    Returns none where a call has one answer, or was given with the member that it picks.
-    """
+    """Returns a sentence on the tensors beside the one that is judged, with an option for one that may be a log-sum-exp; none where there are none."""
     if not form.beside:
         return []
     places = ", ".join(form.beside)
@@ -317,10 +350,7 @@ def _members_left_out(form: Form, operation: Operation) -> list[str]:
 
 
 def _temperatures_of_one(call: str) -> list[str]:
-    """Returns a sentence on temperatures that are 1 for each row in a call, with one that has others; none for another call.
-
-    Rows that are scaled by powers of two have the same answer behind such temperatures.
-    """
+    """Returns a sentence on temperatures that are 1 for each row in a call, with a call that has others; none for another call."""
     if TEMPERATURES not in call:
         return []
     other = "0.5 + torch.arange(rows, device=x.device) % 2 / 2"

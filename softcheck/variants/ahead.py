@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import warnings
+from functools import cache
 from multiprocessing.connection import Connection, Pipe
 
 import msgspec
@@ -59,14 +60,11 @@ def compile_ahead(wanted: CompileRequest) -> tuple[Kernel, ...]:
     Raises AheadError if the variant can't be loaded or raises, the compiler refuses a kernel, or the process ends or
     takes more than a minute. The next call then starts another process.
     """
-    global _process  # noqa: PLW0603 - one process serves all calls
-    if _process is None:
-        _process = _Process()
-        atexit.register(_stop)
     try:
-        answer = _process.ask(wanted)
+        answer = _process().ask(wanted)
     except AheadError:
-        _stop()
+        _process().stop()
+        _process.cache_clear()
         raise
     if answer.failure is not None:
         raise AheadError(answer.failure)
@@ -88,6 +86,7 @@ class _Process:
             env=inherited,
         )
         theirs.close()
+        atexit.register(self.stop)
         self._limit = _START_SECONDS + _COMPILE_SECONDS
 
     def ask(self, wanted: CompileRequest) -> Answer:
@@ -108,14 +107,7 @@ class _Process:
         self._process.wait()
 
 
-_process: _Process | None = None
-
-
-def _stop() -> None:
-    global _process  # noqa: PLW0603 - see compile_ahead
-    if _process is not None:
-        _process.stop()
-        _process = None
+_process = cache(_Process)
 
 
 def serve(connection: Connection) -> None:

@@ -74,11 +74,7 @@ def code_lines(source: Source, name: str) -> tuple[CodeLine, ...]:
 
 
 def code_branches(source: Source, name: str) -> tuple[Branch, ...]:
-    """Conditions in the code of ``code_lines``.
-
-    Left out are constant conditions, those that share a line with what follows them, and conditional expressions:
-    lines can't tell how these came out.
-    """
+    """Conditions in the code of ``code_lines`` but for those of which lines can't tell how they came out, as in one line with what follows."""
     found = {
         Branch(file, _range(node.test), _range(*node.body), _range(*node.orelse) if node.orelse else None, _shown(node))
         for file, function in reached(source, [name]).values()
@@ -108,10 +104,7 @@ def _is_in(line: int, lines: tuple[int, int]) -> bool:
 
 
 def reached(source: Source, names: Sequence[str]) -> dict[str, tuple[str, CodeFunction]]:
-    """The functions of these names in the source and all functions there that they mention, themselves or through others.
-
-    Each name comes with the file and the definition.
-    """
+    """The functions of these names in the source and all that they mention, themselves or through others, each with its file."""
     functions: dict[str, tuple[str, CodeFunction]] = {}
     for path in reversed(source.files):
         for node in ast.walk(ast.parse(path.read_bytes())):
@@ -127,10 +120,7 @@ def reached(source: Source, names: Sequence[str]) -> dict[str, tuple[str, CodeFu
 
 
 def never_run(lines: Sequence[CodeLine], run: Collection[Line], branches: Sequence[Branch] = ()) -> list[str]:
-    """Words for runs of lines that were never run: "lines 42-57 of my_kernels.py: `if n_rows == 1` was never true".
-
-    Without the last words where the condition itself was never met.
-    """
+    """Words for runs of lines that were never run: "lines 42-57 of my_kernels.py: `if n_rows == 1` was never true"."""
     words = []
 
     def kind(line: CodeLine) -> tuple[bool, str, str]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -28,10 +28,7 @@ PROMISED = "__softcheck_promised__"
 
 
 class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Elements that an algorithm moves between memory and multiprocessors.
-
-    Each pass counts, whatever a cache may save.
-    """
+    """Elements that an algorithm moves between memory and multiprocessors; each pass counts, whatever a cache may save."""
 
     reads: int = 1
     """Per element of the input."""
@@ -129,10 +126,7 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return operation(self.operation, self.parameters)
 
     def computed_on(self, case: Case, first_rows: int | None = None) -> Operation:
-        """The operation with the parameters and operands that a case names, of its first rows where a number is given.
-
-        Raises UsageError as ``computed`` does.
-        """
+        """The operation with the parameters and operands that a case names, of its first rows where a number is given; raises as ``computed``."""
         if case.operands is None:
             return self.computed
         given = operation(self.operation, {**self.parameters, **case.operands.parameters})
@@ -242,6 +236,20 @@ def with_promises(declaration: Declaration, text: str) -> Declaration:
     return changed
 
 
+_NUMBER, _OR_NOT = "a whole number above 0, or none", "True or False"
+_WRITTEN: dict[str, tuple[str, str]] = {
+    "layouts": (" or ".join(get_args(LayoutName)), "contiguous"),
+    "fully_masked": (" or ".join(get_args(FullyMasked)), "zero"),
+    "max_columns": (_NUMBER, "4096"),
+    "max_elements": (_NUMBER, "2**31"),
+    "dimensions": ("a whole number above 0", "3"),
+    "empty": (_OR_NOT, "False"),
+    "batch_invariant": (_OR_NOT, "True"),
+    "backward": (f"{_OR_NOT}, or none", "False"),
+}
+"""What the promises that can be written as words may be, and an example of each."""
+
+
 def _refusal(text: str, error: msgspec.ValidationError) -> str:
     """The promise that is none of its kind, what it may be, and how that is written."""
     place = re.search(r"`\$\.(\w+)", str(error))
@@ -249,40 +257,23 @@ def _refusal(text: str, error: msgspec.ValidationError) -> str:
     typed = re.search(rf"(?<!\w){name}\s*=\s*([^,]*)", text) if name else None
     if typed is None:
         return f"{text!r} is no declaration: {error}; see softcheck.Declaration for the fields"
-    hint = get_type_hints(Declaration)[name]
-    kinds = get_args(hint) or (hint,)
-    or_none = ", or none" if type(None) in kinds else ""
-    lists = name in _LISTS
-    words = get_args(hint) if get_origin(hint) is Literal else get_args(kinds[0]) if lists else ()
-    value = str(error).split("'")[1] if lists and "'" in str(error) else typed[1]
-    if words:
-        return f"{name} is {value!r}; expected {' or '.join(map(str, words))}; write {name}={words[0]}"
-    if bool in kinds:
-        return f"{name} is {value!r}; expected True or False{or_none}; write {name}=False"
-    if int in kinds:
-        example = _EXAMPLES.get(name, "4096")
-        return f"{name} is {value!r}; expected a whole number above 0{or_none}; write {name}={example}"
-    if str in kinds:
-        return f"{name} is {value!r}; expected words"
-    return f"{name} is {value!r}; it can only be declared in the file, as @softcheck.variant({name}=...)"
-
-
-_EXAMPLES = {"max_elements": "2**31", "dimensions": "3"}
-"""Numbers that may be written where any number may not."""
+    if name not in _WRITTEN:
+        return f"{name} is {typed[1]!r}; it can only be declared in the file, as @softcheck.variant({name}=...)"
+    expected, example = _WRITTEN[name]
+    value = str(error).split("'")[1] if name in _LISTS and "'" in str(error) else typed[1]
+    return f"{name} is {value!r}; expected {expected}; write {name}={example}"
 
 
 def check_promises(text: str) -> None:
     """Raises UsageError for promises that no declaration of any operation can hold, before a variant's own is known."""
-    refused: UsageError | None = None
+    refused: list[UsageError] = []
     for name in OPERATIONS:
         try:
             with_promises(Declaration(operation=name), text)
         except UsageError as error:
-            refused = refused or error
-        else:
-            return
-    assert refused is not None
-    raise refused
+            refused.append(error)
+    if len(refused) == len(OPERATIONS):
+        raise refused[0]
 
 
 _LISTS = ("dtypes", "layouts")

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from oracles.formats import FORMATS
-from softcheck.calling.call import TORCH_DTYPES, Placed, Returned, call_on_device
+from softcheck.calling.call import TORCH_DTYPES, Dispatched, Placed, Returned, call_on_device
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.toolchain.ptx import Compiled, read_arithmetic, shown_arithmetic
 from softcheck.variants.ahead import TARGET, AheadError, CompileRequest, compile_ahead
@@ -43,8 +42,13 @@ def shown(
     """
     key = ("shown", id(variant.function), dtype, shape)
     if key not in _known:
-        kernels = _launched(variant, dtype, shape, device) if on_gpu else _compiled(variant, dtype, shape)
-        _known[key] = (variant.function, _read(kernels, dtype))
+        try:
+            kernels = _launched(variant, dtype, shape, device) if on_gpu else _compiled(variant, dtype, shape)
+            observed = read_arithmetic(kernels)
+            arithmetic = shown_arithmetic(observed, dtype) if observed.exponentials else None
+        except (AheadError, ValueError):
+            arithmetic = None
+        _known[key] = (variant.function, arithmetic)
     found: Arithmetic | None = _known[key][1]
     return found
 
@@ -59,48 +63,18 @@ def _launched(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device
 
 
 def _compiled(variant: LoadedVariant, dtype: str, shape: tuple[int, int]) -> Sequence[Compiled]:
-    try:
-        return compile_ahead(CompileRequest(variant.name, variant.fact, TARGET, dtype, shape))
-    except AheadError:
-        return []
-
-
-def _read(kernels: Sequence[Compiled], dtype: str) -> Arithmetic | None:
-    observed = read_arithmetic(kernels)
-    if not observed.exponentials:
-        return None
-    try:
-        return shown_arithmetic(observed, dtype)
-    except ValueError:
-        return None
-
-
-class _Watching(TorchDispatchMode):
-    """Notices whether torch adds up anything while it is on."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.has_summed = False
-
-    def __torch_dispatch__(
-        self, operation: Any, _types: Any, arguments: tuple[Any, ...] = (), options: dict[str, Any] | None = None
-    ) -> Any:
-        self.has_summed |= operation.overloadpacket.__name__ in _SUMS
-        return operation(*arguments, **(options or {}))
+    return compile_ahead(CompileRequest(variant.name, variant.fact, TARGET, dtype, shape))
 
 
 def torch_sums(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device: torch.device) -> bool:
-    """True if torch adds up numbers in a call of a variant with a contiguous input of a dtype and a shape.
-
-    The variant is called twice on zeros on ``device``. Each question is answered once per process.
-    """
+    """True if torch adds up numbers in a call, on zeros, of a variant with a contiguous input of a dtype and a shape."""
     key = ("summed", id(variant.function), dtype, shape)
     if key not in _known:
         # The first call may tune or compile, which takes sums of others' own.
         _call_on_zeros(variant, dtype, shape, device)
-        with _Watching() as watching:
+        with Dispatched() as dispatched:
             _call_on_zeros(variant, dtype, shape, device)
-        _known[key] = (variant.function, watching.has_summed)
+        _known[key] = (variant.function, any(name.rpartition(".")[2] in _SUMS for name in dispatched.operations))
     return bool(_known[key][1])
 
 

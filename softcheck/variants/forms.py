@@ -6,15 +6,16 @@ import copy
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields, is_dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from softcheck.calling import answers, operands
+from softcheck.calling import operands
 from softcheck.errors import NotCalledError, SoftcheckError, TooManyRowsError, UsageError, near_matches
 from softcheck.operations.operation import Operation, Parameter
 from softcheck.operations.registry import operation as operation_of
-from softcheck.variants.twin import Twin, copied, lying_like, overwriting, with_dims
+from softcheck.variants.twin import copied, lying_like, overwriting, with_dims, written_back
 
 if TYPE_CHECKING:
     import torch
@@ -95,10 +96,7 @@ class Form:
         part: str = "",
         beside: Mapping[str, bool] | None = None,
     ) -> None:
-        """Reads a call; ``constants`` are further names in it. Raises UsageError if it is no call of f on the input.
-
-        ``part`` and ``beside`` are what a trial has shown of a tuple or the like.
-        """
+        """Reads a call, with further names in it and with what a trial has shown of a tuple. Raises UsageError if it is no call of f on the input."""
         self._constants = dict(constants or {})
         try:
             tree = ast.parse(text.strip(), mode="eval")
@@ -129,8 +127,7 @@ class Form:
         """What picks the answer from a tuple or the like, such as ``[0]``; empty if no trial has shown one."""
         self._is_tried = False
         self._changes: tuple[Change, ...] = ()
-        self.is_timed = False
-        """True if no copies of operands are kept, and no answers of heads made a matrix, which would take time."""
+        self._is_timed = False
         self.beside: dict[str, bool] = dict(beside or {})
         """The tensors beside the answer in a tuple or the like, by what picks them, with True for one number for each row."""
         self._code = compile(tree, "<call>", "eval")
@@ -141,10 +138,7 @@ class Form:
         return operation_of("softmax")
 
     def of(self, operation: Operation) -> "Form":
-        """Returns the call with the values that an operation takes beside the matrix.
-
-        Raises UsageError for an operand that is not the operation's.
-        """
+        """Returns the call with the values that an operation takes beside the matrix; raises UsageError for an operand of another."""
         words = {} if operation.arguments is None else operation.arguments.words
         own = {name for names in words.values() for name in names if name in OPERANDS}
         if foreign := sorted((self.names & OPERANDS) - own):
@@ -154,20 +148,23 @@ class Form:
                 f"the call {self._text!r} has {foreign[0]!r}, and {operation.name} takes {', '.join(sorted(own)) or 'none'} "
                 f"beside its input; write another call, or {step}"
             )
-        found = copy.copy(self)
-        found.operation = operation
-        return found
+        return self._with(operation=operation)
 
     def changing(self, change: Change) -> "Form":
         """Returns the call on other operands."""
-        found = copy.copy(self)
-        found._changes = (*self._changes, change)  # noqa: SLF001 - of the same class
-        return found
+        return self._with(_changes=(*self._changes, change))
+
+    def timed(self) -> "Form":
+        """Returns the call without copies of operands and without answers of heads made a matrix, which would take time."""
+        return self._with(_is_timed=True)
 
     def with_part(self, part: str, beside: Mapping[str, bool]) -> "Form":
         """Returns the call with what a trial has shown of a tuple or the like."""
+        return self._with(part=part, beside=dict(beside))
+
+    def _with(self, **changed: Any) -> "Form":
         found = copy.copy(self)
-        found.part, found.beside = part, dict(beside)
+        vars(found).update(changed)
         return found
 
     @property
@@ -202,15 +199,9 @@ class Form:
         return self._of_rows(called, x, poison)
 
     def tried(self, function: Callable[..., Any], x: "torch.Tensor") -> "tuple[Any, Form]":
-        """Calls a function as ``__call__`` does, with NaN in ``out``.
-
-        Returns the answer, and the call that picks the same part of a tuple or the like from now on.
-        """
-        found = copy.copy(self)
-        found._is_tried = True  # noqa: SLF001 - of the same class
-        answer = found(function, x, {}, poison=float("nan"))
-        found._is_tried = False  # noqa: SLF001
-        return answer, found
+        """Calls a function with NaN in ``out``; returns the answer, and the call that picks the same part of a tuple from now on."""
+        found = self._with(_is_tried=True)
+        return found(function, x, {}, poison=float("nan")), found._with(_is_tried=False)  # noqa: SLF001 - of the same class
 
     def _of_rows(self, function: Callable[..., Any], x: "torch.Tensor", poison: float | None) -> Any:
         """Makes one call, or one for each row where the function takes a row or has one answer for a matrix."""
@@ -242,7 +233,7 @@ class Form:
         # Whoever records the operations of a call means the function's.
         with _disable_current_modes():
             made = self._operands(x)
-            twin = Twin(x, made["x"]) if "x" in made else None
+        shown = written_back(x, made["x"]) if "x" in made else nullcontext()
         given = self._given(made.pop("x", x)) | made
         operand = next(name for name in _TAKEN if name in self.names)
         shape: Any = getattr(given[operand], "shape", None)
@@ -252,14 +243,10 @@ class Form:
             given["out"] = torch.empty(shape, dtype=x.dtype, device=x.device)
             if poison is not None:
                 given["out"].fill_(poison)
-        given["f"] = answers.noted(function)
+        given["f"] = operands.noted(function)
         places: Mapping[str, Any] = {} if operands.are_held() else _Views(given)
-        try:
+        with shown:
             value = eval(self._code, {**self._constants, **given}, places)  # noqa: S307 - the expression is the user's own
-        finally:
-            if twin is not None:
-                with _disable_current_modes():
-                    twin.write_back()
         answer = self._answer(value, given, shape)
         if not isinstance(answer, torch.Tensor) or shape is None:
             return answer
@@ -270,17 +257,13 @@ class Form:
         is_answer = answer.shape == shape or (of_rows and answer.shape in ((*shape, 1), (math.prod(shape),)))
         if operand.endswith("_blhd") and not of_rows:
             answer = answer.transpose(1, 2)
-        if is_answer and not of_rows and self.is_timed:
+        if is_answer and not of_rows and self._is_timed:
             # A matrix would be a copy where heads lie apart, whose time is not the function's.
             return answer
         return answer.reshape(*x.shape[:-1], operation.output_shape(1, x.shape[-1])[1]) if is_answer else answer
 
     def _shape_due(self, shape: "torch.Size", operand: str, columns: int) -> "torch.Size | tuple[int, ...]":
-        """The shape of an answer, by the shape of the operand that is the matrix, or that stands in its place.
-
-        An answer that has parts is a matrix for each row, and has the shape of an operand that stands in the matrix's place, but for
-        its last dimension.
-        """
+        """The shape of an answer, by the shape of the operand that is the matrix, or that stands in its place but for its last dimension."""
         operation = self.operation
         if operation.answers_elements:
             return shape
@@ -312,10 +295,7 @@ class Form:
         return given | ({"temperature": 1.0 / given["scale"]} if "scale" in given else {})
 
     def _operands(self, x: "torch.Tensor") -> dict[str, Any]:
-        """Returns the operands of a call by name where they are to lie, in as many dimensions as the input, and what stands in its place as "x".
-
-        Raises NotCalledError for an error of whoever makes them.
-        """
+        """Returns the operands of a call by name where they are to lie, and the matrix as "x". Raises NotCalledError for an error of their maker."""
         import torch
 
         if self.operation.arguments is None or not isinstance(x, torch.Tensor):
@@ -337,7 +317,7 @@ class Form:
         for change in self._changes:
             made = dict(change(x, made))
         beside = {name: value for name, value in made.items() if name != "x"}
-        if not self.is_timed:
+        if not self._is_timed:
             operands.lend(beside)
         dims = next((int(name[1:]) for name in ("x3", "x4", "x5") if name in self.names), x.dim())
         for name, value in beside.items():

@@ -3,7 +3,8 @@
 import ast
 import inspect
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +21,8 @@ SCALE = f"scale alpha scaling factor {LOGIT_SCALE}"
 TEMPERATURE = "temperature temp tau"
 _HIDDEN = "hidden hidden_states hidden_state last_hidden_state embeddings embedding features activations"
 _HEADS = "head lm_head lm_head_weight head_weight lin_weight linear_weight vocab_weight classifier unembedding"
+_Z_LOSS = "z_loss lse_square_scale z_loss_coefficient z_loss_weight z_loss_scale z_loss_multiplier"
+_SOFTCAP = "softcap soft_cap logits_soft_cap logit_cap logit_softcap softcapping final_logit_softcapping"
 _WEIGHTS = "weight weights class_weight class_weights ce_weight"
 
 
@@ -40,7 +43,7 @@ class Meaning(NamedTuple):
 
     def is_of(self, name: str) -> bool:
         """True if a function's parameter of a name may have this meaning."""
-        return name.lower().rstrip("_") in self.names.split()
+        return _plain(name) in self.names.split()
 
 
 class Untried(NamedTuple):
@@ -59,18 +62,8 @@ PARAMETERS = (
     Meaning("label_smoothing", "label_smoothing", "label_smoothing smoothing", 0.1),
     Meaning("weight", "weight", _WEIGHTS, 1.0, kind="operand"),
     Meaning("head", "head", _HEADS, 1.0, kind="operand"),
-    Meaning(
-        "z_loss",
-        "z_loss",
-        "z_loss lse_square_scale z_loss_coefficient z_loss_weight z_loss_scale z_loss_multiplier",
-        1e-4,
-    ),
-    Meaning(
-        "softcap",
-        "softcap",
-        "softcap soft_cap logits_soft_cap logit_cap logit_softcap softcapping final_logit_softcapping",
-        30.0,
-    ),
+    Meaning("z_loss", "z_loss", _Z_LOSS, 1e-4),
+    Meaning("softcap", "softcap", _SOFTCAP, 30.0),
     Meaning("reduction", "reduction", "reduction", "mean", is_implied=False, kind="word"),
     Meaning("causal", "True", "causal is_causal", "top-left", is_implied=False, kind="flag"),
     Meaning("window", "window", "window window_size sliding_window", 7.0, is_implied=False, kind="integer"),
@@ -85,6 +78,11 @@ OTHERWISE = frozenset({"alpha", "factor"})
 """Names that may mean something else than a scale: at 1 they do nothing."""
 _NEUTRAL: Mapping[str, Parameter] = {"scale": 1.0, "causal": "", "reduction": "none"}
 """Values at which parameters do nothing, where that is another than 0."""
+
+
+def _plain(name: str) -> str:
+    """The name of a parameter as the tables have it."""
+    return name.lower().rstrip("_")
 
 
 def hidden_and_head(names: Sequence[str]) -> tuple[str, str] | None:
@@ -105,10 +103,7 @@ def hidden_and_head(names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def implied(names: Collection[str], operation: Operation, declared: Collection[str]) -> dict[str, Parameter]:
-    """Returns values of the parameters that names in a call are for and nobody declares, at which they do something.
-
-    A function that takes a mask is judged with one then, and one that takes a scale with another than 1.
-    """
+    """Returns values, at which they do something, of parameters that names in a call are for and nobody declares."""
     usual = operation.parameters
     found: dict[str, Parameter] = {}
     for one in PARAMETERS:
@@ -127,13 +122,8 @@ def untried(
     call: str,
     names: frozenset[str],
     operation: Operation,
-    chosen: Callable[[Sequence[str]], Sequence[str]],
 ) -> dict[str, tuple[Untried, ...]]:
-    """Returns a function's parameters that do nothing in a call, each with the ways to have it judged.
-
-    ``chosen`` picks among calls in which an operand has one meaning or another. Parameters of no known meaning for the
-    operation are left out.
-    """
+    """Returns a function's parameters of a known meaning that do nothing in a call, each with the ways to have it judged."""
     given, usual = operation.parameters, operation_of(operation.name).parameters
     idle = {one.parameter for one in PARAMETERS if given.get(one.parameter) == usual.get(one.parameter, math.nan)}
     idle -= {"scale"} if given.get("scale", 1.0) != 1 else set()
@@ -143,7 +133,7 @@ def untried(
     for parameter in parameters:
         if head is not None and parameter.name == head[1]:
             continue
-        name = parameter.name.lower().rstrip("_")
+        name = _plain(parameter.name)
         meant = [one for one in PARAMETERS if one.is_of(name) and one.parameter in given]
         texts = next((texts for words, texts in operands.items() if name in words.split()), ())
         is_given = any(one.text in names for one in meant) or bool(names & {*texts})
@@ -154,7 +144,7 @@ def untried(
         ]
         if not meant and texts and not is_given and call.endswith(")"):
             calls = [f"{call[:-1]}, {parameter.name}={text})" for text in texts if text != "None"]
-            choices = [Untried(f"--call '{each}'", each) for each in chosen(calls)]
+            choices = [Untried(f"--call '{each}'", each) for each in calls]
         if choices:
             found[parameter.name] = tuple(choices)
     return found
@@ -170,10 +160,7 @@ class Defaults(NamedTuple):
 
 
 def of_defaults(parameters: Sequence[inspect.Parameter], operation: str, declared: Mapping[str, Parameter]) -> Defaults:
-    """Returns what the parameters that calls leave out say of an operation's parameters that nobody declares.
-
-    A default at which a parameter does nothing says nothing, and None leaves it to the function.
-    """
+    """Returns what the defaults of parameters that calls leave out say of an operation's parameters that nobody declares."""
     usual = operation_of(operation).parameters
     values: dict[str, Parameter] = {}
     remarks: list[str] = []
@@ -199,11 +186,7 @@ def of_defaults(parameters: Sequence[inspect.Parameter], operation: str, declare
 
 
 def passed(parameters: Sequence[inspect.Parameter], operation: Operation) -> dict[str, str]:
-    """Returns the arguments that parameters with a default need for a call to compute an operation, by name.
-
-    As callers do, it leaves out a parameter whose default is the operation's value, and one whose default is no value, such
-    as None, where the operation has the value that it has by itself.
-    """
+    """Returns the arguments that parameters with a default need for a call to compute an operation, by name: where the default is another value."""
     found: dict[str, str] = {}
     known = [(meaning, each) for meaning, each in _meant(parameters) if meaning.parameter in operation.parameters]
     for name, group in groupby(known, key=lambda pair: pair[0].parameter):
@@ -234,33 +217,26 @@ def with_one_given(parameters: Sequence[inspect.Parameter], operation: Operation
 def left_out(parameters: Sequence[inspect.Parameter], call: str) -> list[inspect.Parameter]:
     """Returns the parameters with a default that the call of ``f`` in a text leaves out; none where it unpacks arguments."""
     nodes = [node for node in ast.walk(ast.parse(call, mode="eval")) if isinstance(node, ast.Call)]
-    # The instance that f(columns) makes is what takes the input.
-    calls = [node for node in nodes if isinstance(node.func, ast.Call) or _named(node.func) == "f"]
+    # The instance that f(columns) makes is what takes the input; a kernel stands before its grid.
+    calls = [
+        node for node in nodes if isinstance(node.func, ast.Call) or re.match(r"f\b(?!\()", ast.unparse(node.func))
+    ]
     words = [word for node in calls for word in node.keywords]
     if any(isinstance(text, ast.Starred) for node in calls for text in node.args) or any(w.arg is None for w in words):
         return []
     count = max((len(node.args) for node in calls), default=0)
-    given = {word.arg for word in words}
     by_place = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][:count]
-    return [p for p in parameters if p.default is not p.empty and p.name not in given | {*by_place}]
+    given = {*by_place, *(word.arg for word in words)}
+    return [p for p in parameters if p.default is not p.empty and p.name not in given]
 
 
 def of_parameters(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
-    """Returns the names of parameters with a default by the parameters of operations that they are for, the first of several.
-
-    A temperature is named beside a scale.
-    """
+    """Returns the names of parameters with a default by the operation's parameters that they are for; a temperature stands beside a scale."""
     found: dict[str, str] = {}
     for one, each in _meant(parameters):
-        if each.name.lower().rstrip("_") not in OTHERWISE:
+        if _plain(each.name) not in OTHERWISE:
             found.setdefault("temperature" if one.kind == "inverse" else one.parameter, each.name)
     return found
-
-
-def _named(function: ast.expr) -> str:
-    """The name of what is called, also of a kernel with its grid."""
-    function = function.value if isinstance(function, ast.Subscript) else function
-    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _meant(parameters: Sequence[inspect.Parameter]) -> list[tuple[Meaning, inspect.Parameter]]:
@@ -280,30 +256,23 @@ def _if_judged(meaning: Meaning, parameter: inspect.Parameter, operation: Operat
 
 
 def _read(meaning: Meaning, parameter: inspect.Parameter) -> Parameter | None:
-    """The value of the operation's parameter that a default stands for; None for one that leaves it to the function.
-
-    Raises UsageError for a default that stands for no value.
-    """
+    """The value of the operation's parameter that a default stands for, or None for the function's own. Raises UsageError for what stands for none."""
     default: Any = parameter.default
     is_number = isinstance(default, int | float) and not isinstance(default, bool)
     if meaning.kind == "flag" and isinstance(default, bool):
         return meaning.telling if default else ""
-    if default is None or default is False or meaning.kind == "operand" or _leaves_open(meaning, parameter):
+    if default is None or default is False or meaning.kind == "operand":
+        return None
+    if meaning.parameter == "window" and {*(default if isinstance(default, tuple | list) else (default,))} == {-1}:
+        return None
+    if meaning.parameter == "scale" and (default == 0 or (_plain(parameter.name) in OTHERWISE and default != 1)):
+        # It may be no scale at all.
         return None
     if meaning.kind == "word" and isinstance(default, str):
         return default
     if meaning.kind in ("flag", "word") or not is_number:
         raise UsageError("it is of another type")
     return 1.0 / default if meaning.kind == "inverse" else float(default)
-
-
-def _leaves_open(meaning: Meaning, parameter: inspect.Parameter) -> bool:
-    """True for what stands for no window or no scale, and for a number that may be no scale at all."""
-    default: Any = parameter.default
-    if meaning.parameter == "window":
-        return {*(default if isinstance(default, tuple | list) else (default,))} == {-1}
-    may_be_other = parameter.name.lower().rstrip("_") in OTHERWISE and default != 1
-    return meaning.parameter == "scale" and (may_be_other or default == 0)
 
 
 def _check(operation: str, name: str, value: Parameter, others: Mapping[str, Parameter]) -> None:

@@ -69,7 +69,7 @@ class _Writer:
                 self.define(part.id, known[part.id], known)
         if isinstance(node, ast.Lambda):
             return f"{name} = {ast.unparse(node)}"
-        text = textwrap.dedent("".join(lines[_first_line(node) - 1 : _last_line(node)]))
+        text = textwrap.dedent("".join(lines[_first_line(node) - 1 : node.end_lineno]))
         own = getattr(node, "name", name)
         return text if own == name else f"{text}\n{name} = {own}"
 
@@ -111,19 +111,13 @@ def _function_behind(found: Any) -> FunctionType | None:
 
 def _closed_over(found: Any, function: FunctionType) -> dict[str, Any]:
     """The values of a function's free variables, or of those of a class's methods."""
-    functions = (
+    held = (
         [getattr(value, "__func__", value) for value in vars(found).values()] if inspect.isclass(found) else [function]
     )
     values: dict[str, Any] = {}
-    for each in functions:
-        for name, cell in (
-            zip(each.__code__.co_freevars, each.__closure__ or (), strict=True)
-            if isinstance(each, FunctionType)
-            else ()
-        ):
-            if name != "__class__":
-                values[name] = cell.cell_contents
-    return values
+    for each in held:
+        values |= inspect.getclosurevars(each).nonlocals if isinstance(each, FunctionType) else {}
+    return {name: value for name, value in values.items() if name != "__class__"}
 
 
 def _node_of(code: CodeType, found: Any) -> tuple[Any, list[str]]:
@@ -137,17 +131,13 @@ def _node_of(code: CodeType, found: Any) -> tuple[Any, list[str]]:
         and getattr(node, "name", "") in ("", getattr(found, "__name__", code.co_name), code.co_name)
         and _first_line(node)
         <= code.co_firstlineno
-        <= (_last_line(node) if kind is ast.ClassDef else _first_line(node))
+        <= (int(node.end_lineno or 0) if kind is ast.ClassDef else _first_line(node))
     ]
     return (fitting[0], lines) if len(fitting) == 1 else (None, [])
 
 
 def _first_line(node: Any) -> int:
-    return min([int(node.lineno), *(int(each.lineno) for each in getattr(node, "decorator_list", ()))])
-
-
-def _last_line(node: Any) -> int:
-    return int(node.end_lineno)
+    return min(int(each.lineno) for each in (node, *getattr(node, "decorator_list", ())))
 
 
 def _statement(name: str) -> tuple[Any, list[str]]:

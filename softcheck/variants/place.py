@@ -31,10 +31,7 @@ class SourcePlace(msgspec.Struct, frozen=True):
 
 
 def place_of(variant: str) -> SourcePlace | None:
-    """The place of the Triton kernel that a variant's function launches; of the function, unless it launches exactly one.
-
-    ``variant`` is a name that ``resolve`` takes. Returns None if the source can't be found or read.
-    """
+    """The place of the one Triton kernel that a variant's function launches, else of the function; None if the source can't be read."""
     try:
         found = resolve(variant)
         file = Path(found.location) if found.kind == "file" else _file_of(found.location)

@@ -68,23 +68,8 @@ _ARGUMENTS: dict[str, str] = {
 }
 """The argument that a parameter of a name gets."""
 
-_INPUT = (
-    "x",
-    "input",
-    "logits",
-    "inp",
-    "scores",
-    "self",
-    "data",
-    "input_ptr",
-    "x_ptr",
-    "in_ptr",
-    "a",
-    "src",
-    "tensor",
-    "attention_scores",
-    "attn_scores",
-)
+_INPUTS = "x input logits inp scores self data input_ptr x_ptr in_ptr a src tensor attention_scores attn_scores"
+_INPUT = frozenset(_INPUTS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +83,7 @@ class Guess:
 
 
 def _words_of(operation: Operation | None) -> Mapping[str, Sequence[str]]:
-    """Returns the arguments that a parameter of a name may get in a call that computes an operation, the likeliest first.
-
-    A parameter gets a number of the operation's that is not the usual one, or, where it has no default, any that the operation has.
-    """
+    """Returns the arguments that a parameter of a name may get in a call that computes an operation, the likeliest first."""
     found: dict[str, Sequence[str]] = {name: (text,) for name, text in _ARGUMENTS.items()}
     if operation is None:
         return found
@@ -128,10 +110,7 @@ def guesses(function: Callable[..., Any], operation: Operation | None = None) ->
 
 
 def parameters_of(function: Any) -> list[inspect.Parameter]:
-    """The parameters of a function, of an operator that torch has registered, or of a Triton kernel; tuned ones have a default.
-
-    Raises TypeError or ValueError where there is no signature to read.
-    """
+    """The parameters of a function, of an operator of torch, or of a Triton kernel, where tuned ones have a default; may raise TypeError or ValueError."""
     operator = getattr(function, "_opoverload", None) or getattr(function, "default", None) or function
     if (schema := getattr(operator, "_schema", None)) is not None:
         return [
@@ -168,7 +147,7 @@ def _instance_guesses(
     kind: type, method: Callable[..., Any], operation: Operation | None, *, is_module: bool
 ) -> list[Guess]:
     """The calls of a class whose instances need arguments; none where these can't be guessed."""
-    needed = [p for p in parameters_of(kind) if _is_required(p) or _is_dimension(p)]
+    needed = [p for p in parameters_of(kind) if is_required(p) or _is_dimension(p)]
     known = {p.name: _argument_of(p.name, _words_of(operation)) for p in needed}
     if not all(known.values()):
         return []
@@ -183,7 +162,7 @@ def _instance_guesses(
 def kernel_guess(kernel: Any) -> Guess | None:
     """The launch of a Triton kernel with one program for each row; None where an argument's name tells nothing."""
     parameters = parameters_of(kernel)
-    values = {p.name: argument_for(p.name) for p in parameters if _is_required(p)}
+    values = {p.name: argument_for(p.name) for p in parameters if is_required(p)}
     if not {"x", "out"} <= {*values.values()} or "..." in values.values():
         return None
     return Guess(f"f[(rows,)]({arguments_of(parameters, values)})", sure=False)
@@ -192,18 +171,12 @@ def kernel_guess(kernel: Any) -> Guess | None:
 def _guesses_for(
     parameters: Sequence[inspect.Parameter], operation: Operation | None, *, positional: bool = False
 ) -> list[Guess]:
-    """The calls that some parameters allow, as ``guesses`` gives them.
-
-    ``positional`` leaves out keywords, which the ``apply`` of an autograd function refuses.
-    """
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters) and not any(_is_required(p) for p in parameters):
+    """The calls that some parameters allow, without keywords if ``positional``, as the ``apply`` of an autograd function needs it."""
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters) and not any(is_required(p) for p in parameters):
         return _WITHOUT_NAMES
-    words, takes_matrix = (
-        _words_of(operation),
-        operation is None or any(each.name == "x" for each in operation.operands),
-    )
+    words, takes_matrix = _words_of(operation), operation is None or "x" in {each.name for each in operation.operands}
     given = {} if operation is None else passed(parameters, operation)
-    needed = [p for p in parameters if _is_required(p) or _is_dimension(p) or p.name in given]
+    needed = [p for p in parameters if is_required(p) or _is_dimension(p) or p.name in given]
     known = {p.name: _argument_of(p.name, words) or given.get(p.name) for p in needed}
     known |= {name: text for name, text in given.items() if text == "False"}
     if not takes_matrix:
@@ -250,7 +223,8 @@ def argument_for(parameter: str) -> str:
     return "x" if parameter.lower().rstrip("_") in _INPUT else _argument_of(parameter, _words_of(None)) or "..."
 
 
-def _is_required(parameter: inspect.Parameter) -> bool:
+def is_required(parameter: inspect.Parameter) -> bool:
+    """True if a call without the parameter fails."""
     return parameter.default is parameter.empty and parameter.kind not in (
         parameter.VAR_POSITIONAL,
         parameter.VAR_KEYWORD,
@@ -264,15 +238,10 @@ def _is_dimension(parameter: inspect.Parameter) -> bool:
 
 def _place_of_input(needed: Sequence[inspect.Parameter], known: dict[str, str | None]) -> str | None:
     """The parameter that takes the input: one with such a name, else the first whose name tells nothing, else the first."""
-    for candidates in (
-        [p.name for p in needed if p.name.lower() in _INPUT],
-        [p.name for p in needed if known[p.name] is None],
-        [p.name for p in needed if p.kind is not p.KEYWORD_ONLY],
-        [p.name for p in needed],
-    ):
-        if candidates:
-            return candidates[0]
-    return None
+    named = [p.name for p in needed if p.name.lower() in _INPUT]
+    unknown = [p.name for p in needed if known[p.name] is None]
+    by_place = [p.name for p in needed if p.kind is not p.KEYWORD_ONLY]
+    return next(iter([*named, *unknown, *by_place, *(p.name for p in needed)]), None)
 
 
 def arguments_of(
@@ -286,9 +255,8 @@ def arguments_of(
         by_name |= text in (None, "...")
         if text is None:
             continue
-        is_named = (
-            by_name or p.kind is p.KEYWORD_ONLY or (text in ("-1", "False", "None") and _can_be_named(p, positional))
-        )
+        may_be_named = not positional and p.kind is not p.POSITIONAL_ONLY and p.default is not p.empty
+        is_named = by_name or p.kind is p.KEYWORD_ONLY or (text in ("-1", "False", "None") and may_be_named)
         if is_named and positional:
             return None
         by_name = is_named
@@ -296,17 +264,8 @@ def arguments_of(
     return ", ".join(words)
 
 
-def _can_be_named(parameter: inspect.Parameter, positional: bool) -> bool:  # noqa: FBT001 - of a private function
-    return (
-        not positional and parameter.kind is not parameter.POSITIONAL_ONLY and parameter.default is not parameter.empty
-    )
-
-
 def callable_of(found: Any, operation: Operation | None = None) -> tuple[Callable[..., Any], list[Guess]]:
-    """Returns the function behind a class, a module or an object, and the calls that may be its own.
-
-    Raises TypeError, with the reason, for an object that can't be called and for a class whose arguments can't be guessed.
-    """
+    """Returns the function behind a class, a module or an object, and the calls that may be its own; raises TypeError where there are none."""
     import torch
 
     if inspect.isclass(found):
@@ -320,7 +279,7 @@ def callable_of(found: Any, operation: Operation | None = None) -> tuple[Callabl
         return method, guesses(method, operation)
     kind = getattr(found, "__self__", None)
     if inspect.isclass(kind) and issubclass(kind, torch.autograd.Function):
-        return callable_of(kind, operation)
+        return _callable_of_class(kind, operation)
     # Torch's convention: a name that ends in an underscore is of an operation in place.
     in_place = re.fullmatch(r"[a-z]\w*[^_]_", str(getattr(found, "__name__", "")))
     return found, [
@@ -339,25 +298,20 @@ def _callable_of_class(kind: type, operation: Operation | None) -> tuple[Callabl
     if "apply" in vars(kind) and not is_module:
         apply = getattr(kind, "apply")  # noqa: B009 - a type has none by itself
         return apply, guesses(apply, operation)
-    if (instance := _instance(kind)) is not None:
-        return callable_of(instance, operation)
-    method = getattr(kind, "__call__" if "__call__" in vars(kind) else "forward", None)
-    if method is None or not (ways := _instance_guesses(kind, method, operation, is_module=is_module)):
-        raise TypeError(f"{kind.__name__}{inspect.signature(kind)} needs arguments that can't be guessed")
-    return kind, ways
-
-
-def _instance(kind: type) -> Any:
-    """An instance of a class whose parameters, if it needs any, name a dimension; None for another class."""
     try:
         signature = inspect.signature(kind)
     except (TypeError, ValueError):
-        return kind()
-    needed = [p for p in signature.parameters.values() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+        return callable_of(kind(), operation)
+    # An instance is made where the parameters, if it needs any, name a dimension.
     dims = {p.name: -1 for p in signature.parameters.values() if p.name in ("dim", "axis") and p.default != -1}
-    if any(p.name not in dims for p in needed):
-        return None
-    return kind(**dims)
+    if all(
+        p.name in dims for p in signature.parameters.values() if is_required(p) and p.kind is p.POSITIONAL_OR_KEYWORD
+    ):
+        return callable_of(kind(**dims), operation)
+    method = getattr(kind, "__call__" if "__call__" in vars(kind) else "forward", None)
+    if method is None or not (ways := _instance_guesses(kind, method, operation, is_module=is_module)):
+        raise TypeError(f"{kind.__name__}{signature} needs arguments that can't be guessed")
+    return kind, ways
 
 
 def is_triton_kernel(found: Any) -> bool:

@@ -24,10 +24,7 @@ NEGATED = ".neg()"
 
 
 class Recognised(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A function's call and operation, as trials on random numbers show before a run.
-
-    All processes of a run are told, so that none decides by an input that it sees.
-    """
+    """A function's call and operation, as trials show before a run: all processes are told, and none decides by an input that it sees."""
 
     operation: str
     parameters: dict[str, Parameter] = {}
@@ -55,10 +52,7 @@ class Recognised(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         return self.call + self.part
 
     def in_words(self) -> str:
-        """Says how the function is called and as what it is judged, as ``called as f(x.mT).mT: softmax over dimension 0``.
-
-        What its answers are instead comes first.
-        """
+        """Says how a function is called and as what it is judged, as ``called as f(x.mT).mT: softmax over dimension 0``."""
         over = OVER_OTHERS.get(self.call) or OVER_OTHERS_OF_ROWS.get(self.call)
         numbers = ", ".join(f"{name}={value_in_words(value)}" for name, value in self.parameters.items())
         call, *meanings = _in_words(self.text or PLAIN).split("; ")

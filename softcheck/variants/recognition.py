@@ -1,7 +1,9 @@
 """Finds how a function is called and what it computes, by trials on random numbers before a run. Imports torch when it is needed."""
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -12,12 +14,11 @@ from softcheck.operations.causal import ALIGNMENTS, BOTTOM_RIGHT, TOP_LEFT
 from softcheck.operations.operation import Parameter, value_in_words, without_layout
 from softcheck.operations.registry import OPERATIONS, named_in
 from softcheck.operations.registry import operation as operation_of
-from softcheck.variants.adapt import Adapted
+from softcheck.variants.adapt import SMALL, Adapted, Tried
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.forms import OPERANDS, PLAIN, names_in, operands_in
 from softcheck.variants.recognise import Guess
 from softcheck.variants.recognised import NEGATED, OVER_OTHERS, OVER_OTHERS_OF_ROWS, Recognised, unrecognised
-from softcheck.variants.trial import SMALL, Tried, tried
 
 if TYPE_CHECKING:
     import torch
@@ -53,6 +54,7 @@ class Candidate(NamedTuple):
     """Sentences on what these defaults say of the operation."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recognition:
     """The trials of one function.
 
@@ -60,36 +62,28 @@ class Recognition:
     ended the process. ``found`` makes the others.
     """
 
-    def __init__(
-        self,
-        candidate: Callable[[Declaration], Candidate],
-        declaration: Declaration,
-        name: str,
-        *,
-        is_said: bool,
-        is_declared: bool = False,
-        device: "torch.device",
-        dtypes: Sequence[str] = (),
-    ) -> None:
-        """Takes the declaration by which the function is judged unless trials show another operation.
+    candidate: Callable[[Declaration], Candidate]
+    """Raises UsageError, with the next step, where a function has no call."""
+    declaration: Declaration
+    """That by which the function is judged unless trials show another operation."""
+    name: str
+    """The function's name."""
+    is_said: bool
+    """True if somebody said the operation, which is then obeyed."""
+    is_declared: bool
+    """True if the function's own file declares it, so that a mask or a sign that it does not declare is a fault."""
+    device: "torch.device"
+    dtypes: Sequence[str]
+    """The dtypes that it is judged in."""
 
-        ``candidate`` raises UsageError, with the next step, where a function has no call. ``name`` is the function's.
-        ``is_said`` is True if somebody said the operation, which is then obeyed. ``is_declared`` is True if its own file declares it, so
-        that a mask or a sign that it does not declare is a fault. ``dtypes`` are those that it is judged in,
-        all that it declares by default.
-        """
-        self._candidate = candidate
-        self._declaration = declaration
-        self._name = name
-        self._is_said = is_said
-        self._is_declared = is_declared
-        self._device = device
-        self._dtypes = sorted(dtypes or declaration.dtypes, key=_FINEST_FIRST.index)
+    @property
+    def _dtypes(self) -> list[str]:
+        return sorted(self.dtypes or self.declaration.dtypes, key=_FINEST_FIRST.index)
 
     def begin(self) -> Recognised | None:
         """Returns the likeliest call if it is right on the trial, else None."""
         try:
-            likeliest = self._candidate(self._declaration)
+            likeliest = self.candidate(self.declaration)
             found = self._attempt(likeliest.function, likeliest.function.ways[0].text, self._dtypes[0])
         except Exception:  # noqa: BLE001 - whatever it raises, the call is tried again by ``found``
             return None
@@ -103,111 +97,89 @@ class Recognition:
         """
         refusal: UsageError | None = None
         judged: Candidate | None = None
-        answer: Tried | None = None
-        others: tuple[str, ...] = ()
-        dtype = self._dtypes[0]
+        best: Recognised | None = None
         try:
-            judged = self._candidate(self._declaration)
-            for dtype in self._dtypes:
-                answer, others = self._best_call(judged.function, dtype)
-                if answer is not None:
-                    break
+            judged = self.candidate(self.declaration)
+            best, is_right = self._best_call(judged)
         except UsageError as error:
-            refusal = error
+            refusal, is_right = error, False
         except UninterpretableError:
             # The cases say what this machine can't do.
-            return unrecognised(self._declaration)
-        if judged is not None and answer is not None and answer.is_right:
-            return _fact(judged, answer, dtype)
+            return unrecognised(self.declaration)
+        if best is not None and is_right:
+            return best
         other = None if as_said else self._other_operation()
         if other is not None and other.taken:
             return other
         computes = "" if other is None else other.computes
-        if judged is not None and answer is not None:
-            return msgspec.structs.replace(_fact(judged, answer, dtype), others=others, computes=computes)
-        if judged is None or not _may_be_its_own(judged.function):
+        if best is None and (judged is None or not _may_be_its_own(judged.function)):
             step = f"; its answers are those of another operation: add {computes}" if computes else ""
             raise UsageError(f"{refusal if judged is None else judged.function.refusal()}{step}")
-        return msgspec.structs.replace(unrecognised(self._declaration), computes=computes)
+        return msgspec.structs.replace(best or unrecognised(self.declaration), computes=computes)
 
     def _other_operation(self) -> Recognised | None:
-        """The operation, or the parameters, that explain every element of the answers; taken where nobody says otherwise.
-
-        If nothing explains them, the operation that the function's name says, unless somebody said one.
-        """
-        for declaration, options in _others(self._declaration):
+        """The operation, or the parameters, that explain every element of the answers, else the one that the name says, unless somebody said one."""
+        for declaration, options in _others(self.declaration):
             try:
-                candidate = self._candidate(declaration)
+                candidate = self.candidate(declaration)
             except UsageError:
                 continue
-            computed = candidate.declaration.computed
-            needed = {operand.name for operand in computed.operands} - {"x"}
+            needed = {operand.name for operand in candidate.declaration.computed.operands} - {"x"}
             if not needed <= {*map(without_layout, candidate.function.names)}:
                 continue
-            for dtype in self._dtypes:
-                answer, answers = self._right_call(candidate.function, dtype, with_others=not options.count("="))
-                if answer is not None:
-                    is_open = declaration.operation == self._declaration.operation
-                    is_open &= any(name in options for name in _OF_A_SHAPE)
-                    if self._is_declared or (self._is_said and not is_open):
-                        return msgspec.structs.replace(unrecognised(self._declaration), computes=options)
-                    found = _fact(candidate, answer, dtype)
-                    aligned = self._aligned(declaration, dtype) if TOP_LEFT in options else {}
-                    parameters = {**found.parameters, **aligned}
-                    return msgspec.structs.replace(found, parameters=parameters, taken="its answers")
-                if answers:
-                    break
-        return None if self._is_said else self._by_name()
+            found = self._right_call(candidate, with_others=not options.count("="))
+            if found is None:
+                continue
+            is_open = declaration.operation == self.declaration.operation
+            is_open &= any(name in options for name in _OF_A_SHAPE)
+            if self.is_declared or (self.is_said and not is_open):
+                return msgspec.structs.replace(unrecognised(self.declaration), computes=options)
+            aligned = self._aligned(declaration) if TOP_LEFT in options else {}
+            return msgspec.structs.replace(found, parameters={**found.parameters, **aligned}, taken="its answers")
+        return None if self.is_said else self._by_name()
 
-    def _aligned(self, declaration: Declaration, dtype: str) -> dict[str, Parameter]:
+    def _aligned(self, declaration: Declaration) -> dict[str, Parameter]:
         """The alignment of a causal mask, which fewer queries than keys tell; nothing where the function takes as many alone."""
         right = []
         for alignment in ALIGNMENTS:
             more: dict[str, Parameter] = {"causal": alignment, "queries": _FEW_QUERIES}
-            try:
-                candidate = self._candidate(_declared_as(declaration, declaration.operation, more))
-                answer, _ = self._right_call(candidate.function, dtype, with_others=False)
-            except UsageError:
-                continue
-            right += [alignment] if answer is not None else []
+            with contextlib.suppress(UsageError):
+                candidate = self.candidate(_declared_as(declaration, declaration.operation, more))
+                right += [alignment] if self._right_call(candidate, with_others=False) is not None else []
         return {"causal": right[0]} if len(right) == 1 else {}
 
     def _by_name(self) -> Recognised | None:
-        named = named_in(self._name)
-        if named is None or named == self._declaration.operation:
+        named = named_in(self.name)
+        if named is None or named == self.declaration.operation:
             return None
         try:
-            candidate = self._candidate(_declared_as(self._declaration, named, {}))
-            for dtype in self._dtypes:
-                answer, others = self._best_call(candidate.function, dtype)
-                if answer is not None:
-                    return msgspec.structs.replace(_fact(candidate, answer, dtype), others=others, taken="its name")
+            best, _ = self._best_call(self.candidate(_declared_as(self.declaration, named, {})))
         except (UsageError, UninterpretableError):
-            pass
-        return None
+            return None
+        return best and msgspec.structs.replace(best, taken="its name")
 
     def _attempt(self, function: Adapted, text: str, dtype: str) -> Tried:
         import torch
 
         from softcheck.calling.call import synchronize
 
-        function.move_to(self._device)
-        form, on = function.form_of(text), (self._device, getattr(torch, dtype))
+        function.move_to(self.device)
+        on = self.device, getattr(torch, dtype)
         with launches.forgotten():
             try:
                 with activity.calling():
-                    found = tried(function.own, form, function.operation, on)
+                    found = function.tried(text, on)
             except Exception:
                 if all(text != guess.text for guess in function.ways):
                     raise
                 # It may refuse so many elements, and is not called otherwise for that.
                 with activity.calling():
-                    found = tried(function.own, form, function.operation, on, SMALL)
-        synchronize(self._device)
+                    found = function.tried(text, on, SMALL)
+        synchronize(self.device)
         return found
 
-    def _best_call(self, function: Adapted, dtype: str) -> tuple[Tried | None, tuple[str, ...]]:
-        """The first right call, else the one that is right on most elements, or None where no call gives an answer.
+    def _best_call(self, candidate: Candidate) -> tuple[Recognised | None, bool]:
+        """The first right call, else the one that is right on most elements, in the first dtype with an answer, and True if it is right.
 
         Of a wrong call that takes operands, those with other meanings of them come with it. A function that takes an operand,
         such as a mask, is not called without it as long as it answers with it. Raises UninterpretableError for what this machine
@@ -215,48 +187,52 @@ class Recognition:
         """
         from softcheck.calling.unable import limit_behind
 
-        answered: list[tuple[bool, float, Tried]] = []
-        answers = False
-        for guess in _calls(function, negates=not self._is_declared):
-            if answered and _settles(_best(answered).form.names, guess):
-                break
-            if answers and "x1" in names_in(guess.text):
-                continue
-            try:
-                found = self._attempt(function, guess.text, dtype)
-            except Exception as error:  # noqa: BLE001 - a call that is not the function's may raise anything
-                limit = limit_behind(error)
-                if limit is not None and not isinstance(limit, NotCalledError):
-                    raise limit from None
-                continue
-            if found.is_right:
-                return found, ()
-            answers |= found.is_something and not guess.is_last_resort
-            if found.share >= 0 and (guess.sure or found.share == 1.0):
-                answered.append((guess.sure, found.share, found))
-        if not answered:
-            return None, ()
-        best = _best(answered)
-        others = (found.form.text for _, _, found in answered if found is not best and found.form.names & OPERANDS)
-        return best, tuple(others)
+        for dtype in self._dtypes:
+            answered: list[tuple[bool, float, Tried]] = []
+            answers = False
+            for guess in _calls(candidate.function, negates=not self.is_declared):
+                if answered and _settles(_best(answered).form.names, guess):
+                    break
+                if answers and "x1" in names_in(guess.text):
+                    continue
+                try:
+                    found = self._attempt(candidate.function, guess.text, dtype)
+                except Exception as error:  # noqa: BLE001 - a call that is not the function's may raise anything
+                    limit = limit_behind(error)
+                    if limit is not None and not isinstance(limit, NotCalledError):
+                        raise limit from None
+                    continue
+                if found.is_right:
+                    return _fact(candidate, found, dtype), True
+                answers |= found.is_something and not guess.is_last_resort
+                if found.share >= 0 and (guess.sure or found.share == 1.0):
+                    answered.append((guess.sure, found.share, found))
+            if answered:
+                best = _best(answered)
+                meanings = (
+                    each.form.text for _, _, each in answered if each is not best and each.form.names & OPERANDS
+                )
+                return msgspec.structs.replace(_fact(candidate, best, dtype), others=tuple(meanings)), False
+        return None, False
 
-    def _right_call(self, function: Adapted, dtype: str, *, with_others: bool) -> tuple[Tried | None, bool]:
-        """The first call that is right, None if none is, and True if some call gave anything.
-
-        ``with_others`` tries other dimensions than the last one too.
-        """
-        answers = False
-        for guess in _calls(function, negates=not self._is_declared) if with_others else function.ways:
-            if answers and guess.is_last_resort:
+    def _right_call(self, candidate: Candidate, *, with_others: bool) -> Recognised | None:
+        """The first right call in the first dtype in which calls give anything, or None; ``with_others`` tries other dimensions too."""
+        function = candidate.function
+        for dtype in self._dtypes:
+            answers = False
+            for guess in _calls(function, negates=not self.is_declared) if with_others else function.ways:
+                if answers and guess.is_last_resort:
+                    break
+                try:
+                    found = self._attempt(function, guess.text, dtype)
+                except Exception:  # noqa: BLE001, S112 - a function may raise anything on other operands
+                    continue
+                if found.is_right:
+                    return _fact(candidate, found, dtype)
+                answers |= found.is_something
+            if answers:
                 break
-            try:
-                found = self._attempt(function, guess.text, dtype)
-            except Exception:  # noqa: BLE001, S112 - a function may raise anything on other operands
-                continue
-            if found.is_right:
-                return found, True
-            answers |= found.is_something
-        return None, answers
+        return None
 
 
 def _fact(candidate: Candidate, found: Tried, dtype: str) -> Recognised:
@@ -303,10 +279,7 @@ def _settles(found: frozenset[str], guess: Guess) -> bool:
 
 
 def _may_be_its_own(function: Adapted) -> bool:
-    """True if the likeliest call may be the function's though it gave no answer: the names of all its parameters tell it.
-
-    Beside an output alone they tell too little.
-    """
+    """True if the names of all parameters tell the likeliest call, though it gave no answer; beside an output alone they tell too little."""
     likeliest = function.ways[0]
     return function.is_given or (
         likeliest.sure and ("out" not in names_in(likeliest.text) or bool(operands_in(likeliest.text)))

@@ -124,18 +124,10 @@ def known_names() -> list[str]:
 
 
 def descriptions() -> dict[str, str]:
-    """Returns a line for each known name, without torch and without running any code of a variant.
-
-    The line is a built-in variant's description and dtypes, or the place of another package's function.
-    """
+    """Returns a line for each known name: description and dtypes, or the place of another package's function. Runs no code of a variant."""
     ours = {name: each.declaration for name, each in DECLARED.items()}
-    others = _entry_points()
-    return {
-        name: f"{ours[name].description} [{', '.join(ours[name].dtypes)}]"
-        if name in ours
-        else f"offered by {others[name]}"
-        for name in known_names()
-    }
+    described = {name: f"{each.description} [{', '.join(each.dtypes)}]" for name, each in ours.items()}
+    return {name: described.get(name) or f"offered by {_entry_points()[name]}" for name in known_names()}
 
 
 def resolve(spec: str) -> Spec:
@@ -164,8 +156,18 @@ def resolve(spec: str) -> Spec:
         return _resolve_entry_point(spec)
     if not all(part.isidentifier() for part in function.split(".")):
         raise UsageError(f"variant {spec!r}: {function!r} is no function name; write {location}:FUNCTION")
-    is_file = location.endswith(".py") or "/" in location
-    return _resolve_file(spec, location, function) if is_file else _resolve_module(spec, location, function)
+    if location.endswith(".py") or "/" in location:
+        return Spec(spec, "file", _file_of(spec, location), function)
+    top = location.partition(".")[0]
+    with _import.working_folder_on_path():
+        # Only the outermost package is looked for: finding a submodule would import its parents.
+        is_found = top.isidentifier() and importlib.util.find_spec(top) is not None
+    if not is_found:
+        raise UsageError(
+            f"variant {spec!r}: no module named {top!r} can be imported; expected FILE.py:FUNCTION, "
+            f"PACKAGE.MODULE:FUNCTION or a known name. {near_matches(top, known_names())}"
+        )
+    return Spec(spec, "module", location, function)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +194,9 @@ class Imported:
             return self.declaration
 
     def candidate(self, declaration: Declaration) -> Candidate:
-        """Returns the callable of one matrix that it is under a declaration, with the parameters that its calls imply.
-
-        Raises UsageError, with the next step, if no call of it is known.
-        """
-        named, call = split_call(self.where.name)[0].partition("@")[0], self.where.call or declaration.call
-        made = adapted(self.found, named, call, declaration.computed)
+        """Returns the callable of one matrix that it is under a declaration; raises UsageError, with the next step, if no call is known."""
+        call = self.where.call or declaration.call
+        made = adapted(self.found, self._named, call, declaration.computed)
         remarks: tuple[str, ...] = ()
         if self.where.kind != "builtin":
             left_out = [*parameters_to_make(self.found), *made.left_out]
@@ -205,24 +204,27 @@ class Imported:
             remarks = defaults.remarks
             if defaults.values:
                 declaration = _with_parameters(declaration, defaults.values)
-                made = adapted(self.found, named, call, declaration.computed)
+                made = adapted(self.found, self._named, call, declaration.computed)
         if more := implied(made.names, declaration.computed, declaration.parameters):
             declaration = _with_parameters(declaration, more)
-            made = adapted(self.found, named, call, declaration.computed)
+            made = adapted(self.found, self._named, call, declaration.computed)
         return Candidate(made, declaration, remarks)
+
+    @property
+    def _named(self) -> str:
+        """The spec without a call and promises."""
+        return split_call(self.where.name)[0].partition("@")[0]
 
     def recognition(self, device: "torch.device", dtypes: Sequence[str] = ()) -> Recognition | None:
         """Returns the trials of its calls on a device, in the first of these dtypes in which it answers; None if it has the plain call alone."""
         if not self.is_adapted:
             return None
         is_declared = self.where.kind == "builtin" or "operation" in getattr(self.found, PROMISED, ())
-        is_said = is_declared or bool(re.search(r"(^|,)\s*operation\s*=", self.where.promises))
-        name = split_call(self.where.name)[0].partition("@")[0].rpartition(":")[2]
         return Recognition(
-            self.candidate,
-            self.declaration,
-            name,
-            is_said=is_said,
+            candidate=self.candidate,
+            declaration=self.declaration,
+            name=self._named.rpartition(":")[2],
+            is_said=is_declared or bool(re.search(r"(^|,)\s*operation\s*=", self.where.promises)),
             is_declared=is_declared,
             device=device,
             dtypes=dtypes,
@@ -240,18 +242,19 @@ class Imported:
 
 
 def imported(spec: str) -> Imported:
-    """Imports a variant's function, which runs its module's code, and reads its declaration.
+    """Imports a variant's function and reads its declaration; raises UsageError if the module fails to import or has no such function."""
+    from softcheck.toolchain import interpreter, stand_in_device
 
-    Raises UsageError if the module fails to import or has no such function. The message says what was found and expected.
-    """
     where = resolve(spec)
-    _stand_in_for_a_gpu()
+    stand_in_device.install()
     # Before the import, since a module may launch its kernels while it is imported, and after it, since it may switch the
     # interpreter on.
-    _correct_interpreter()
+    if interpreter.is_on():
+        interpreter.correct()
     module = _import.from_file(Path(where.location)) if where.kind == "file" else _import.by_name(where.location)
     found = _import.function_of(module, where.function, where.name)
-    _correct_interpreter()
+    if interpreter.is_on():
+        interpreter.correct()
     return Imported(where, found, with_promises(declaration_of(found), where.promises))
 
 
@@ -311,10 +314,7 @@ def with_call(spec: str, call: str) -> str:
 
 
 def load_anew(variant: LoadedVariant, device: "torch.device") -> LoadedVariant:
-    """Imports a variant's module, and the modules beside it, once more: a copy that nothing has been called on.
-
-    Raises UsageError as ``load`` does, also where the module can't be imported twice.
-    """
+    """Imports a variant's module, and those beside it, once more: a copy that nothing has been called on. Raises UsageError as ``load``."""
     where = resolve(variant.name)
     file = where.location if where.kind == "file" else getattr(sys.modules.get(where.location), "__file__", None)
     if file is None:
@@ -324,7 +324,7 @@ def load_anew(variant: LoadedVariant, device: "torch.device") -> LoadedVariant:
         return load(variant.name, variant.fact or unrecognised(variant.declaration), device)
 
 
-def _resolve_file(spec: str, location: str, function: str) -> Spec:
+def _file_of(spec: str, location: str) -> str:
     try:
         path = Path(location).expanduser()
     except RuntimeError as error:
@@ -336,20 +336,7 @@ def _resolve_file(spec: str, location: str, function: str) -> Spec:
         raise UsageError(f"variant {spec!r}: the file {location} {what}; {hint}")
     if path.suffix != ".py":
         raise UsageError(f"variant {spec!r}: {location} is no Python file; expected a name that ends in .py")
-    return Spec(spec, "file", str(path.resolve()), function)
-
-
-def _resolve_module(spec: str, location: str, function: str) -> Spec:
-    top = location.partition(".")[0]
-    with _import.working_folder_on_path():
-        # Only the outermost package is looked for: finding a submodule would import its parents.
-        found = top.isidentifier() and importlib.util.find_spec(top) is not None
-    if not found:
-        raise UsageError(
-            f"variant {spec!r}: no module named {top!r} can be imported; expected FILE.py:FUNCTION, "
-            f"PACKAGE.MODULE:FUNCTION or a known name. {near_matches(top, known_names())}"
-        )
-    return Spec(spec, "module", location, function)
+    return str(path.resolve())
 
 
 def _resolve_entry_point(name: str) -> Spec:
@@ -366,16 +353,3 @@ def _resolve_entry_point(name: str) -> Spec:
 def _entry_points() -> dict[str, str]:
     """Value by name of every entry point in the group."""
     return {point.name: point.value for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
-
-
-def _stand_in_for_a_gpu() -> None:
-    from softcheck.toolchain import stand_in_device
-
-    stand_in_device.install()
-
-
-def _correct_interpreter() -> None:
-    from softcheck.toolchain import interpreter
-
-    if interpreter.is_on():
-        interpreter.correct()

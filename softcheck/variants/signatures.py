@@ -14,11 +14,11 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import triton
-from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
+from softcheck.calling.call import Dispatched
 from softcheck.variants.coverage import Arc, Line
 
 _LAUNCHERS = (JITFunction, InterpretedFunction)
@@ -103,6 +103,8 @@ class Recorder:
         self._files = {str(file) for file in files}
         self._branching = frozenset(branching)
         self._conditions = frozenset(conditions)
+        self.dispatched = Dispatched()
+        """Notes operations of torch."""
         self.clear()
 
     @property
@@ -121,7 +123,7 @@ class Recorder:
         self._lines: set[Line] = set()
         self._arcs: set[Arc] = set()
         self._branches: set[tuple[str, int, int]] = set()
-        self._operations: dict[str, None] = {}
+        self.dispatched.operations.clear()
 
     def path(self, shape: tuple[int, int]) -> CallPath:
         """The path since ``clear`` of a call of this shape. A launch that repeats others counts once."""
@@ -134,12 +136,8 @@ class Recorder:
             )
             for launch in self._launches
         )
-        branches, operations = frozenset(self._branches), tuple(self._operations)
+        branches, operations = frozenset(self._branches), tuple(self.dispatched.operations)
         return CallPath(tuple(launches), self.lines, branches, operations, self.arcs)
-
-    def operation(self, name: str) -> None:
-        """Keeps one operation of torch."""
-        self._operations[name] = None
 
     def note(self, kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any], grid: Any) -> None:
         """Keeps one launch."""
@@ -197,31 +195,12 @@ def launching_nothing(recorder: Recorder) -> Iterator[None]:
         launcher.run = run
     Autotuner.run = untuned
     try:
-        with _Dispatched(recorder):
+        with recorder.dispatched:
             yield
     finally:
         Autotuner.run = tuning
         for launcher, original in zip(_LAUNCHERS, originals, strict=True):
             launcher.run = original
-
-
-class _Dispatched(TorchDispatchMode):
-    """Gives the names of torch's operations to a recorder, and carries them out."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._recorder = recorder
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Leaves torch.compile's machinery alone, whose import takes a second in every process."""
-        return False
-
-    def __torch_dispatch__(
-        self, function: Any, _types: Any, arguments: tuple[Any, ...] = (), options: dict[str, Any] | None = None
-    ) -> Any:
-        self._recorder.operation(str(function.overloadpacket))
-        return function(*arguments, **(options or {}))
 
 
 @contextmanager

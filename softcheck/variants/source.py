@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from operator import pos
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,8 @@ from softcheck.calling.ownership import is_of_library
 from softcheck.variants.recognise import is_triton_kernel
 
 _MOST_FILES = 16
+_DECLARING = Path(__file__).resolve().parent / "builtin" / "declarations.py"
+"""What the built-in variants' modules import that is no code of theirs."""
 
 _LEAST_LARGE = 64
 """Quotients of a number of bytes are no sizes below this."""
@@ -32,68 +35,22 @@ _FOLDED = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.UnaryOp, ast.USu
 """Nodes that constant expressions are made of."""
 
 
-def _itself(number: float) -> float:
-    return number
-
-
-_FUNCTIONS: dict[str, Any] = {
-    "min": min,
-    "max": max,
-    "int": _itself,
-    "float": _itself,
-    "tl": SimpleNamespace(constexpr=_itself),
-}
+_FUNCTIONS: dict[str, Any] = {"min": min, "max": max, "int": pos, "float": pos, "tl": SimpleNamespace(constexpr=pos)}
 """Functions of constants that are computed."""
 _COLLECTIONS = frozenset({"dict", "list", "set", "defaultdict", "OrderedDict", "deque", "Counter", "count", "local"})
 
 _LARGEST_POWER = 64
 """Largest exponent or shift that is computed."""
 
-_CIRCUMSTANCES: dict[str, frozenset[str]] = {
-    "shape": frozenset({"shape", "size", "numel", "ndim", "dim", "cdiv", "next_power_of_2"}),
-    "strides": frozenset({"stride", "is_contiguous", "contiguous", "storage_offset"}),
-    "dtype": frozenset({"dtype", "element_size", "itemsize", "is_floating_point"}),
-    "alignment": frozenset({"data_ptr"}),
-    "gradient": frozenset(
-        {"requires_grad", "is_grad_enabled", "is_inference_mode_enabled", "is_inference", "needs_input_grad", "grad_fn"}
-    ),
-    "parameter": frozenset({"Parameter", "is_leaf"}),
-    "autocast": frozenset({"is_autocast_enabled", "get_autocast_dtype", "get_autocast_gpu_dtype", "autocast"}),
-    "determinism": frozenset(
-        {
-            "are_deterministic_algorithms_enabled",
-            "get_deterministic_debug_mode",
-            "is_deterministic_algorithms_warn_only_enabled",
-        }
-    ),
-    "compiling": frozenset({"is_compiling", "is_dynamo_compiling"}),
-    "defaults": frozenset({"get_default_dtype", "get_default_device"}),
-    "device": frozenset({"device", "is_cuda", "get_device_capability", "get_device_properties", "current_device"}),
-}
-"""Circumstances of a call, each with the attributes and functions by which code asks for it."""
-
-_OF_VALUES = frozenset(
-    {
-        "max",
-        "min",
-        "amax",
-        "amin",
-        "aminmax",
-        "sum",
-        "mean",
-        "norm",
-        "std",
-        "var",
-        "any",
-        "all",
-        "item",
-        "tolist",
-        "isinf",
-    }
-    | {"isnan", "isfinite", "isneginf", "isposinf", "equal", "allclose", "count_nonzero", "unique", "argmax", "argmin"}
+_ASKING = (
+    "shape size numel ndim dim cdiv next_power_of_2 stride is_contiguous contiguous storage_offset dtype element_size itemsize "
+    "is_floating_point data_ptr requires_grad is_grad_enabled is_inference_mode_enabled is_inference needs_input_grad grad_fn Parameter "
+    "is_leaf is_autocast_enabled get_autocast_dtype get_autocast_gpu_dtype autocast are_deterministic_algorithms_enabled "
+    "get_deterministic_debug_mode is_deterministic_algorithms_warn_only_enabled is_compiling is_dynamo_compiling get_default_dtype "
+    "get_default_device device is_cuda get_device_capability get_device_properties current_device max min amax amin aminmax sum mean "
+    "norm std var any all item tolist isinf isnan isfinite isneginf isposinf equal allclose count_nonzero unique argmax argmin"
 )
-"""Methods by which code asks for a tensor's values. As bare names some are Python's own, of sizes."""
-ASKING: frozenset[str] = _OF_VALUES.union(*_CIRCUMSTANCES.values())
+ASKING = frozenset(_ASKING.split())
 """Attributes and functions that tell of a call and change nothing."""
 
 
@@ -104,13 +61,13 @@ class Source:
     files: tuple[Path, ...] = ()
     numbers: tuple[float, ...] = ()
     """Values of constant expressions, integers as ``int``, each once, in order of appearance."""
-    circumstances: frozenset[str] = frozenset()
-    """Circumstances of a call that conditions ask for, by themselves or by names that were given such values and functions that ask
-    for it: "values" and "history", what a module keeps between calls, among them."""
     branches: frozenset[tuple[str, int]] = frozenset()
     """Files and numbers of lines that hold both sides of a condition, as in ``a if c else b``."""
     condition_lines: frozenset[tuple[str, int]] = frozenset()
     """Files and numbers of lines of conditions of ``if`` and ``while``."""
+    keeps_state: bool = False
+    """True if calls may keep something: in collections of a module, in names that functions declare global, or in attributes that
+    conditions ask for."""
     digest: int = 0
     """64 bits of a digest of the files' contents; 0 without files."""
 
@@ -207,9 +164,9 @@ def read(file: Path) -> Source:
     return Source(
         tuple(files),
         tuple(reader.numbers),
-        frozenset(reader.circumstances),
         frozenset(reader.branches),
         frozenset(reader.condition_lines),
+        reader.keeps_state,
         int.from_bytes(hashlib.sha256(contents).digest()[:8]) if files else 0,
     )
 
@@ -224,12 +181,10 @@ class _Reader(ast.NodeVisitor):
         self.file = ""
         """The file of the module that is visited."""
         self.numbers: dict[float, None] = {}
-        self.circumstances: set[str] = set()
         self.branches: set[tuple[str, int]] = set()
         self.condition_lines: set[tuple[str, int]] = set()
+        self.keeps_state = False
         self._names: dict[str, float] = {}
-        self._asked: dict[str, frozenset[str]] = {}
-        """Circumstances that names of variables and functions stand for."""
 
     def visit(self, node: ast.AST) -> None:
         self._note_conditions(node)
@@ -238,50 +193,26 @@ class _Reader(ast.NodeVisitor):
             if value is not None:
                 self.numbers[value] = None
                 return
-        if isinstance(node, ast.Assign | ast.AnnAssign):
-            self._assign(node)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            value = self._folded(node.value)
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name) and value is not None:
+                    self._names[target.id] = value
         for child in _worth_reading(node):
             self.visit(child)
 
     def _note_conditions(self, node: ast.AST) -> None:
-        tests: list[ast.expr] = []
-        match node:
-            case ast.Module():
-                self._asked = dict.fromkeys(_kept(node), frozenset({"history"}))
-            case ast.FunctionDef():
-                self._asked[node.name] = self._asked.get(node.name, frozenset()) | self._circumstances(node)
-            case ast.comprehension():
-                tests = node.ifs
-            case ast.If() | ast.While() | ast.Assert() | ast.IfExp():
-                tests = [node.test]
-                body = [] if isinstance(node, ast.Assert | ast.IfExp) else node.body
-                if isinstance(node, ast.IfExp) or any(each.lineno == node.lineno for each in body):
-                    self.branches.add((self.file, node.lineno))
-                if isinstance(node, ast.If | ast.While):
-                    last = node.test.end_lineno or 0
-                    self.condition_lines |= {(self.file, line) for line in range(node.test.lineno, last + 1)}
-        for test in tests:
-            self.circumstances |= self._circumstances(test)
-
-    def _circumstances(self, node: ast.AST) -> frozenset[str]:
-        names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-        asked = _circumstances(node, names).union(*(self._asked.get(name, ()) for name in names))
-        has_state = any(
-            isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name) and each.value.id in {"self", "cls"}
-            for each in ast.walk(node)
-        )
-        return asked | {"history"} if has_state and isinstance(node, ast.expr) else asked
-
-    def _assign(self, node: ast.Assign | ast.AnnAssign) -> None:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        value = None if node.value is None else self._folded(node.value)
-        is_copy = any(isinstance(each, ast.Attribute) and each.attr == "contiguous" for each in ast.walk(node))
-        asked = frozenset() if node.value is None or is_copy else self._circumstances(node.value)
-        for target in targets:
-            for name in (each.id for each in ast.walk(target) if isinstance(each, ast.Name)):
-                self._asked[name] = self._asked.get(name, frozenset()) | asked
-            if isinstance(target, ast.Name) and value is not None:
-                self._names[target.id] = value
+        self.keeps_state |= isinstance(node, ast.Global) or (isinstance(node, ast.Module) and _has_collections(node))
+        if not isinstance(node, ast.If | ast.While | ast.IfExp):
+            return
+        asked = (each.value for each in ast.walk(node.test) if isinstance(each, ast.Attribute))
+        self.keeps_state |= any(isinstance(each, ast.Name) and each.id in {"self", "cls"} for each in asked)
+        body = [] if isinstance(node, ast.IfExp) else node.body
+        if isinstance(node, ast.IfExp) or any(each.lineno == node.lineno for each in body):
+            self.branches.add((self.file, node.lineno))
+        if isinstance(node, ast.If | ast.While):
+            last = node.test.end_lineno or 0
+            self.condition_lines |= {(self.file, line) for line in range(node.test.lineno, last + 1)}
 
     def _folded(self, node: ast.expr) -> float | None:
         """The value of a constant expression of numbers and of names of such, or None."""
@@ -316,24 +247,14 @@ def _worth_reading(node: ast.AST) -> Iterator[ast.AST]:
                 yield child
 
 
-def _circumstances(node: ast.AST, names: set[str]) -> frozenset[str]:
-    attributes = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
-    asked = {name for name, words in _CIRCUMSTANCES.items() if words & (attributes | names)}
-    return frozenset(asked | ({"values"} if attributes & _OF_VALUES else set()))
-
-
-def _kept(module: ast.Module) -> set[str]:
-    """Names of a module in which calls may keep something: collections, and what functions declare global."""
-    kept = {name for node in ast.walk(module) if isinstance(node, ast.Global) for name in node.names}
-    for node in module.body:
-        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        is_collection = isinstance(value, ast.Dict | ast.List | ast.Set | ast.DictComp | ast.ListComp) or (
-            isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in _COLLECTIONS
-        )
-        if is_collection:
-            kept |= {target.id for target in targets if isinstance(target, ast.Name)}
-    return kept
+def _has_collections(module: ast.Module) -> bool:
+    """True if names at the top of a module hold collections, in which calls may keep something."""
+    values = [node.value for node in module.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    return any(
+        isinstance(value, ast.Dict | ast.List | ast.Set | ast.DictComp | ast.ListComp)
+        or (isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in _COLLECTIONS)
+        for value in values
+    )
 
 
 def _beside(module: ast.Module, folder: Path) -> list[Path]:
@@ -350,4 +271,4 @@ def _beside(module: ast.Module, folder: Path) -> list[Path]:
         base = ([folder, *folder.parents][max(0, level - 1) :] or [folder])[0]
         for parts in (name.split(".") for name in names):
             found |= dict.fromkeys((base.joinpath(*parts).with_suffix(".py"), base / f"{parts[-1]}.py"))
-    return [file for file in found if file.is_file()]
+    return [file for file in found if file.is_file() and file != _DECLARING]

@@ -1,6 +1,7 @@
 """Tensors that stand in an input's place in a call: a twin that lies as it does, and a copy to be written to. Imports torch when it is needed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from softcheck.calling import operands
@@ -14,48 +15,46 @@ _BETWEEN = 2**20
 
 
 def lying_like(x: "torch.Tensor", values: "torch.Tensor") -> "torch.Tensor":
-    """Returns the values, [rows, columns], at the strides and the offset of a tensor, with a copy of what lies between its elements.
+    """Returns values [rows, columns] as a tensor lies, with a copy of what is between its elements; as they are if it requires a gradient."""
+    import torch
 
-    Of a tensor that requires a gradient they are returned as they are, since its gradient flows through them.
-    """
     if not _has_twin(x):
         return values
-    whole = _whole(x)
-    first = int(x.storage_offset())
-    copy = whole.clone() if whole.numel() <= x.numel() + _BETWEEN else _around(whole, first, x.numel())
-    view = copy.as_strided(x.shape, x.stride(), x.storage_offset())
+    whole, first = _whole(x), int(x.storage_offset())
+    # Not torch.empty, which would fill the rest where it is told to: gigabytes.
+    storage = torch.UntypedStorage(whole.nbytes, device=x.device)  # type: ignore[no-untyped-call]
+    copy = torch.empty(0, dtype=x.dtype, device=x.device).set_(storage)
+    between = slice(None) if whole.numel() <= x.numel() + _BETWEEN else slice(first, first + x.numel() + _BETWEEN)
+    copy[between].copy_(whole[between])
+    view = copy.as_strided(x.shape, x.stride(), first)
     once = operands.once(x)
     view[once].copy_(values[once])
     return view
 
 
-class Twin:
-    """Stands in a tensor's place in a call."""
+@contextmanager
+def written_back(x: "torch.Tensor", twin: "torch.Tensor") -> Iterator[None]:
+    """Changes in a tensor's memory, after the block, what the block has changed in its twin's, so that it shows there.
 
-    def __init__(self, x: "torch.Tensor", given: "torch.Tensor") -> None:
-        """Takes the tensor, and what the call is given: as ``lying_like`` gives it, or moved to other memory."""
-        import torch
+    What happens to be the tensor's own value is written with other bits, since it was a change all the same.
+    """
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
 
-        self._copied: list[torch.Tensor] = []
-        if not _has_twin(x):
-            return
-        integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
-        whole, own = _whole(given), _whole(x)
-        once = operands.once(x)
+    if not _has_twin(x):
+        yield
+        return
+    # Whoever records the operations of a call means the function's.
+    with _disable_current_modes():
+        whole, own, once = _whole(twin), _whole(x), operands.once(x)
         is_dense = whole.numel() == own.numel() <= x.numel() + _BETWEEN
-        watched = (whole, own) if is_dense else (given[once], x[once])
-        after, before = (tensor.view(integers) for tensor in watched)
-        self._copied = [after, after.clone(), before]
-
-    def write_back(self) -> None:
-        """Changes in the tensor's memory what has changed in the twin's, so that it shows there.
-
-        What happens to be the tensor's own value is written with other bits, since it was a change all the same.
-        """
-        import torch
-
-        if self._copied:
-            after, before, own = self._copied
+        integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
+        after, own = (each.view(integers) for each in ((whole, own) if is_dense else (twin[once], x[once])))
+        before = after.clone()
+    try:
+        yield
+    finally:
+        with _disable_current_modes():
             own.copy_(torch.where(after != before, torch.where(after == own, ~after, after), own))
 
 
@@ -70,20 +69,6 @@ def _whole(x: "torch.Tensor") -> "torch.Tensor":
     import torch
 
     return torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
-
-
-def _around(memory: "torch.Tensor", first: int, elements: int) -> "torch.Tensor":
-    """Returns as much memory, a copy where a tensor of so many elements begins, and ``_BETWEEN`` elements beyond these.
-
-    Nothing is written to the rest, which ``torch.empty`` would fill where it is told to: gigabytes.
-    """
-    import torch
-
-    storage = torch.UntypedStorage(memory.nbytes, device=memory.device)  # type: ignore[no-untyped-call]
-    found = torch.empty(0, dtype=memory.dtype, device=memory.device).set_(storage)
-    copied = slice(first, first + elements + _BETWEEN)
-    found[copied].copy_(memory[copied])
-    return found
 
 
 def copied(x: "torch.Tensor") -> "torch.Tensor":

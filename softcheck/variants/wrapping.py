@@ -8,34 +8,42 @@ from typing import Any
 from softcheck.operations.operation import Operation, without_layout
 from softcheck.operations.registry import OPERATIONS
 from softcheck.operations.registry import operation as operation_of
-from softcheck.variants.recognise import argument_for, arguments_of, parameters_of
+from softcheck.variants.recognise import argument_for, arguments_of, is_required, parameters_of
 
 
 def wrapper(found: Any, spec: str) -> str:
-    """A function of one matrix that calls an object, in which ``...`` stands for what its parameters' names do not tell.
-
-    ``spec`` is the variant's name, FILE:FUNCTION or MODULE:FUNCTION.
-    """
-    location, _, name = spec.rpartition(":")
-    module = location.removesuffix(".py").rpartition("/")[2]
+    """A function of one matrix that calls an object of a spec, with ``...`` for what its parameters' names do not tell."""
     try:
         parameters = parameters_of(found)
     except (TypeError, ValueError):
         parameters = []
     is_kernel = hasattr(found, "arg_names") or hasattr(found, "fn")
-    return "\n".join(
-        [
-            "A wrapper to paste into a file and complete, for softcheck report FILE.py:wrapped:",
-            "",
-            "    import torch",
-            *(["    import triton"] if is_kernel else []),
-            f"    from {module} import {name.partition('.')[0]}",
-            "",
-            "    def wrapped(x: torch.Tensor) -> torch.Tensor:",
-            "        rows, columns = x.shape",
-            *_body(name, parameters, is_class=inspect.isclass(found), is_kernel=is_kernel),
-        ]
-    )
+    name = spec.rpartition(":")[2]
+    arguments = {p.name: argument_for(p.name) for p in parameters if is_required(p)}
+    takes_out = any(text.startswith("out") for text in arguments.values()) and not inspect.isclass(found)
+    lines = ["rows, columns = x.shape"]
+    lines += ["out = torch.empty(x.shape, dtype=x.dtype, device=x.device)"] if takes_out else []
+    if inspect.isclass(found):
+        made = ", ".join(f"{each}={'-1' if each in ('dim', 'axis') else '...'}" for each in arguments)
+        lines += [f"return {name}({made})(x)"]
+    elif is_kernel:
+        lines += ["block = triton.next_power_of_2(columns)"] if "block" in arguments.values() else []
+        lines += [f"{name}[(rows,)]({arguments_of(parameters, arguments)})", "return out"]
+    else:
+        call = f"{name}({arguments_of(parameters, arguments)})"
+        lines += [call, "return out"] if takes_out else [f"return {call}"]
+    imports = ["import torch", *(["import triton"] if is_kernel else [])]
+    pasted = _pasted(spec, imports, "wrapped(x: torch.Tensor) -> torch.Tensor", lines)
+    return f"A wrapper to paste into a file and complete, for softcheck report FILE.py:wrapped:\n\n{pasted}"
+
+
+def _pasted(spec: str, imports: Sequence[str], signature: str, lines: Sequence[str]) -> str:
+    """The text of a function that calls that of a spec, indented."""
+    location, _, name = spec.rpartition(":")
+    module = location.removesuffix(".py").rpartition("/")[2]
+    imported = f"from {module} import {name.partition('.')[0]}"
+    text = [*imports, imported, "", f"def {signature}:", *(f"    {line}" for line in lines)]
+    return "\n".join(f"    {line}" if line else "" for line in text)
 
 
 def places_of_sequences(names: Sequence[str]) -> list[str]:
@@ -44,28 +52,20 @@ def places_of_sequences(names: Sequence[str]) -> list[str]:
 
 
 def packing_wrapper(names: Sequence[str], spec: str, operands: Mapping[str, str]) -> str:
-    """A function of queries, keys and values that packs sequences of one length for a function of packed sequences.
-
-    ``names`` are those of the function's needed parameters, ``operands`` those that are its queries, keys and values.
-    """
-    location, _, name = spec.rpartition(":")
-    module = location.removesuffix(".py").rpartition("/")[2]
-    given = {each: _packed(each, operands) for each in names}
-    return "\n".join(
-        [
-            "A wrapper to paste into a file, for softcheck report FILE.py:wrapped --operation attention, packs sequences of one length:",
-            "",
-            "    import torch",
-            f"    from {module} import {name}",
-            "",
-            "    def wrapped(q, k, v):",
-            "        def packed(x):",
-            "            return x.transpose(1, 2).flatten(0, 1)",
-            "        def starts(x):",
-            "            return x.shape[2] * torch.arange(len(x) + 1, dtype=torch.int32, device=x.device)",
-            f"        out = {name}({', '.join(f'{each}={text}' for each, text in given.items())})",
-            "        return out.unflatten(0, (q.shape[0], q.shape[2])).transpose(1, 2)",
-        ]
+    """A function of queries, keys and values, by the names of needed parameters, that packs sequences of one length for a function of packed ones."""
+    given = ", ".join(f"{each}={_packed(each, operands)}" for each in names)
+    lines = [
+        "def packed(x):",
+        "    return x.transpose(1, 2).flatten(0, 1)",
+        "def starts(x):",
+        "    return x.shape[2] * torch.arange(len(x) + 1, dtype=torch.int32, device=x.device)",
+        f"out = {spec.rpartition(':')[2]}({given})",
+        "return out.unflatten(0, (q.shape[0], q.shape[2])).transpose(1, 2)",
+    ]
+    pasted = _pasted(spec, ["import torch"], "wrapped(q, k, v)", lines)
+    return (
+        "A wrapper to paste into a file, for softcheck report FILE.py:wrapped --operation attention, packs sequences of one "
+        f"length:\n\n{pasted}"
     )
 
 
@@ -83,33 +83,12 @@ def _packed(name: str, operands: Mapping[str, str]) -> str:
     return f"{whose}.shape[2]" if _LONGEST.match(name.lower()) else argument_for(name)
 
 
-def _body(name: str, parameters: list[inspect.Parameter], *, is_class: bool, is_kernel: bool) -> list[str]:
-    needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    if is_class:
-        made = ", ".join(f"{p.name}={_dimension_or_gap(p.name)}" for p in needed)
-        return [f"        return {name}({made})(x)"]
-    arguments = {p.name: argument_for(p.name) for p in needed}
-    words = arguments_of(parameters, arguments)
-    takes_out = any(text.startswith("out") for text in arguments.values())
-    lines = ["        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)"] if takes_out else []
-    if is_kernel:
-        grid = "[(rows,)]"
-        block = ["        block = triton.next_power_of_2(columns)"] if "block" in arguments.values() else []
-        return [*lines, *block, f"        {name}{grid}({words})", "        return out"]
-    return (
-        [*lines, f"        {name}({words})", "        return out"] if takes_out else [f"        return {name}({words})"]
-    )
-
-
-def _dimension_or_gap(name: str) -> str:
-    return "-1" if name in ("dim", "axis") else "..."
-
-
 def refusal_of(found: Any, function: Callable[..., Any], spec: str, judged: Operation | None) -> str:
     """Returns why a function can't be called, and the next step: another operation, a call, or a wrapper of ``found``."""
     name = getattr(function, "__name__", type(function).__name__)
     try:
-        signature, needed = str(inspect.signature(function)), _needed(function)
+        signature = str(inspect.signature(function))
+        needed = [each.name for each in parameters_of(function) if is_required(each)]
     except (TypeError, ValueError):
         signature, needed = "(...)", []
     begin = f"variant {spec!r}: {name}{signature}"
@@ -156,12 +135,3 @@ def operand_names(needed: Sequence[str], operation: str) -> dict[str, str]:
     own = {operand.name for operand in computed.operands}
     found = {name: known.get(name.lower().rstrip("_"), "") for name in needed}
     return {name: operand for name, operand in found.items() if operand in own}
-
-
-def _needed(function: Callable[..., Any]) -> list[str]:
-    """The names of the parameters without a default."""
-    return [
-        each.name
-        for each in parameters_of(function)
-        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
-    ]

@@ -6,7 +6,8 @@ from oracles.formats import FORMATS
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.report.probes import explains_any, only_probes_show
 from softcheck.run.plan import left_out
-from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.probing import run_probe
+from softcheck.run.protocol import ProbeTask
 from softcheck.run.session import Session
 from softcheck.variants.registry import BUILTIN
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from oracles.formats import FORMATS
 from softcheck.cases.bit_rows import format_rows, parse_rows
-from softcheck.cases.case import Case, Layout, digest
-from softcheck.cases.check import check_contents, check_fields
+from softcheck.cases.case import Case, Layout, check_contents, check_fields, digest
 from softcheck.errors import UsageError
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from oracles.formats import FORMATS, decode, encode
 from oracles.reference import RowClass, classify
-from softcheck.cases.check import check_layout
+from softcheck.cases.case import check_layout
 from softcheck.cases.corpus import builtin_root, load
 from softcheck.cases.families import FAMILIES, OF_OPERATIONS, cases_of
 from softcheck.errors import UsageError

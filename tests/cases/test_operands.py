@@ -8,7 +8,7 @@ import pytest
 from case_helpers import case_of
 
 from oracles.formats import FLOAT16, decode
-from softcheck.cases.check import check_contents
+from softcheck.cases.case import check_contents
 from softcheck.cases.corpus import decode_case, encode_case
 from softcheck.cases.operands import Operands
 from softcheck.cases.recipe import Constant, Mask, Normal, Recipe

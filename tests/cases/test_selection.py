@@ -3,7 +3,7 @@
 import pytest
 from case_helpers import case_of
 
-from softcheck.cases.selection import select
+from softcheck.cases.corpus import select
 from softcheck.errors import UsageError
 
 HALF = case_of([[1.0]], name="one", tags=("mask", "wide"))

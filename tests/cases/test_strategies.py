@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
 
 from oracles.formats import FORMATS, decode
-from softcheck.cases.check import check_contents
+from softcheck.cases.case import check_contents
 from softcheck.cases.corpus import decode_case, encode_case
 from softcheck.strategies import (
     bit_patterns,

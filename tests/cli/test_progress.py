@@ -11,7 +11,7 @@ from softcheck.cli import progress
 from softcheck.contract import FindingKind
 from softcheck.run.model import FirstFinding, Standing
 from softcheck.run.patience import HANG_SECONDS
-from softcheck.run.probing import ProbeTask
+from softcheck.run.protocol import ProbeTask
 
 
 def now(*kinds):

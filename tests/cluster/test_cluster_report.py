@@ -1,4 +1,4 @@
-"""Reports on a Dask cluster of this machine's cores: the same as on this machine alone, whatever becomes of its workers."""
+"""Reports on two places of this machine's cores, and on two Dask workers: the same as alone, whatever becomes of the workers."""
 
 import os
 import signal
@@ -66,8 +66,31 @@ def _no_calls_yet(folder, alone):
     (folder / "calls").unlink(missing_ok=True)
 
 
+@pytest.fixture(scope="module")
+def scheduler(folder):
+    """Two Dask workers, whose scheduler learns at once that one has ended."""
+    file = folder / "scheduler.json"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
+    resources = ("--nworkers", "1", "--nthreads", "1", "--resources", "CPU=1", "--memory-limit", "0", "--no-dashboard")
+    words = [("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"), *[("worker", *resources)] * 2]
+    dask = [
+        subprocess.Popen(
+            [sys.executable, "-m", "dask", *each, "--scheduler-file", file],
+            cwd=folder,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        for each in words
+    ]
+    wait_for(file.exists)
+    yield ("--scheduler", str(file), "--workers", "2")
+    for process in reversed(dask):
+        process.kill()
+        process.wait()
+
+
 def hosts(folder):
-    """The Dask workers by the number of calls in their processes."""
+    """The servers' parents by the number of calls in their processes."""
     lines = (folder / "calls").read_text().splitlines() if (folder / "calls").exists() else []
     found = [int(line.split()[0]) for line in lines]
     return {host: found.count(host) for host in found}
@@ -107,18 +130,26 @@ def wait_for(condition, seconds=150.0):
         time.sleep(0.02)
 
 
-def test_a_cluster_gives_the_same_report(folder, alone):
+def test_two_places_give_the_same_report(folder, alone):
     expected, calls = alone
     found = softcheck(*WORDS, "--workers", 2, cwd=folder)
+    assert found.returncode == 1, found.stderr
+    assert digest(parse(found.stdout)) == expected
+    assert sum(hosts(folder).values()) == calls
+
+
+def test_a_cluster_gives_the_same_report(folder, alone, scheduler):
+    expected, calls = alone
+    found = softcheck(*WORDS, *scheduler, cwd=folder)
     assert found.returncode == 1, found.stderr
     assert digest(parse(found.stdout)) == expected
     assert sum(hosts(folder).values()) == calls
     assert len(hosts(folder)) == 2, "every Dask worker has a share of the calls"
 
 
-def test_a_dask_worker_that_is_killed_costs_what_was_under_way(folder, alone):
+def test_a_dask_worker_that_is_killed_costs_what_was_under_way(folder, alone, scheduler):
     expected, calls = alone
-    running = started([*WORDS, "--workers", "2"], folder, "")
+    running = started([*WORDS, *scheduler], folder, "")
     wait_for(lambda: len(hosts(folder)) == 2 and min(hosts(folder).values()) > 2)
     killed = next(iter(hosts(folder)))
     os.kill(killed, signal.SIGKILL)
@@ -129,8 +160,8 @@ def test_a_dask_worker_that_is_killed_costs_what_was_under_way(folder, alone):
     assert sum(hosts(folder).values()) <= calls + 6
 
 
-def test_a_variant_that_ends_its_dask_worker_is_named_and_others_are_judged(folder, alone):
-    found = softcheck("report", "slow.py:ends_its_host", "torch", *CHOICE, "--workers", 2, cwd=folder)
+def test_a_variant_that_ends_its_dask_worker_is_named_and_others_are_judged(folder, alone, scheduler):
+    found = softcheck("report", "slow.py:ends_its_host", "torch", *CHOICE, *scheduler, cwd=folder)
     guilty, innocent = parse(found.stdout).variants
     assert [(f.kind, f.case) for f in guilty.findings] == [("crash", "widths/7/float16")]
     assert "the worker process ended with its Dask worker" in guilty.findings[0].message
@@ -139,10 +170,10 @@ def test_a_variant_that_ends_its_dask_worker_is_named_and_others_are_judged(fold
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_no_process_outlives_a_client_that_is_ended(folder, alone, number):
+def test_no_process_outlives_a_command_that_is_ended(folder, alone, number):
     mark, journal = uuid.uuid4().hex, folder / "journal"
     running = started([*WORDS, "--workers", "2", "--journal", str(journal)], folder, mark)
-    wait_for(lambda: len(hosts(folder)) == 2 and len(_records(journal)) > 8)
+    wait_for(lambda: journal.exists() and len(_records(journal)) > 8)
     # A terminal's Ctrl-C goes to all processes of the group.
     os.killpg(running.pid, number) if number == signal.SIGINT else running.send_signal(number)
     running.communicate(timeout=60)
@@ -174,12 +205,12 @@ def test_without_dask_the_extra_is_named(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     for name in [name for name in sys.modules if name.startswith("softcheck.cluster")]:
         monkeypatch.delitem(sys.modules, name)
-    found = softcheck("report", "torch", "--workers", 2, cwd=folder)
+    found = softcheck("report", "torch", "--scheduler", "tcp://127.0.0.1:9", cwd=folder)
     assert found.returncode == 2
     assert "pip install 'softcheck[cluster]'" in found.stderr
 
 
-def test_a_domain_is_judged_in_parts_on_a_cluster(folder):
+def test_a_domain_is_judged_in_parts_on_a_cluster(folder, scheduler):
     words = [
         "exhaust",
         "slow.py:f",
@@ -193,7 +224,7 @@ def test_a_domain_is_judged_in_parts_on_a_cluster(folder):
         "--any-order",
     ]
     # A note says how long all rows would take.
-    found = [softcheck(*words, *where, cwd=folder) for where in (["--device", "interpreter"], ["--workers", "2"])]
+    found = [softcheck(*words, *where, cwd=folder) for where in (["--device", "interpreter"], scheduler)]
     assert [done.returncode for done in found] == [0, 0], found[1].stderr
     here, there = (digest(msgspec.structs.replace(parse(done.stdout), notes=())) for done in found)
     assert here == there

@@ -74,7 +74,7 @@ def children():
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             is_ours = MARK.encode() in (folder / "environ").read_bytes()
-            if is_ours and b"softcheck.run.fork_server" in (folder / "cmdline").read_bytes():
+            if is_ours and b"multiprocessing.forkserver" in (folder / "cmdline").read_bytes():
                 parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
@@ -135,9 +135,9 @@ def test_a_worker_that_is_unlike_the_others_is_refused(folder, resources, enviro
 
 
 def test_a_scheduler_that_does_not_answer_is_named(folder, monkeypatch):
-    from softcheck.cluster import local
+    from softcheck.cluster import dask as of_dask
 
-    monkeypatch.setattr(local, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(of_dask, "_ANSWER_SECONDS", 0.2)
     found = softcheck("report", "torch", "--scheduler", "tcp://127.0.0.1:9", cwd=folder)
     assert found.returncode == 2
     assert "--scheduler tcp://127.0.0.1:9: no scheduler answered within 0.2 s" in found.stderr

@@ -8,10 +8,12 @@ import time
 
 import msgspec
 import pytest
+from distributed import Client, Nanny, Scheduler, SpecCluster
 
 from softcheck.cluster import local
-from softcheck.cluster.dask import difference
+from softcheck.cluster.dask import DaskCluster, difference
 from softcheck.cluster.host import TaskAnswer
+from softcheck.cluster.local import LocalDevices
 from softcheck.errors import NothingRunError, SoftcheckError, UsageError
 from softcheck.run.process import Waits
 from softcheck.run.protocol import Load, Ready
@@ -38,14 +40,29 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def session(folder):
-    gpus = [{"CUDA_VISIBLE_DEVICES": "5"}, {"CUDA_VISIBLE_DEVICES": "GPU-7"}]
-    with (
-        local._on_this_machine(gpus, "CPU", 3, ()) as cluster,
-        contextlib.closing(Session("interpreter", devices=cluster)) as opened,
-    ):
-        yield opened
+@pytest.fixture(scope="module", params=["local", "dask"])
+def session(request, folder):
+    gpus = ["5", "GPU-7"]
+    with contextlib.ExitStack() as stack:
+        if request.param == "local":
+            devices = LocalDevices(gpus, 6)
+        else:
+            options = {"nthreads": 3, "resources": {"CPU": 1}, "memory_limit": 0, "dashboard": False}
+            nannies = {
+                number: {"cls": Nanny, "options": options | {"env": {"CUDA_VISIBLE_DEVICES": gpu}}}
+                for number, gpu in enumerate(gpus)
+            }
+            scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
+            made = SpecCluster(workers=nannies, scheduler=scheduler, silence_logs=False)
+            client = stack.enter_context(Client(stack.enter_context(made), set_as_default=False))
+            client.wait_for_workers(2, timeout=60.0)
+            devices = stack.enter_context(contextlib.closing(DaskCluster(client, ())))
+        yield stack.enter_context(contextlib.closing(Session("interpreter", devices=devices)))
+
+
+def of_dask(session):
+    if not isinstance(session._devices, DaskCluster):
+        pytest.skip("of Dask alone")
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +74,7 @@ def calls(folder):
     return [line.split() for line in (folder / "calls").read_text().splitlines()]
 
 
-def test_each_dask_worker_has_a_gpu_of_its_own_and_every_process_its_workers(session, folder):
+def test_each_place_has_a_gpu_of_its_own_and_every_process_its_places(session, folder):
     assert (session.places, session.jobs) == (2, 6)
     # Every process is told, and makes no trial.
     session.know(f"{folder}/slow.py:f", Recognised(operation="softmax", call="f(x)"))
@@ -71,6 +88,7 @@ def test_each_dask_worker_has_a_gpu_of_its_own_and_every_process_its_workers(ses
 
 
 def test_a_request_that_needs_a_device_for_itself_waits_and_is_waited_for(session, folder):
+    of_dask(session)
     name = f"{folder}/slow.py:f"
     request = Load(name, ("float16",), facts={name: Recognised(operation="softmax", call="f(x)")})
     with session.on_one_device() as own:
@@ -105,6 +123,7 @@ def test_workers_that_are_idle_are_ended_but_one_of_each_device(session, folder)
 
 
 def test_a_device_that_is_lost_is_left_out(session, monkeypatch):
+    of_dask(session)
     cluster = session._devices
     real = cluster._submit
 
@@ -125,13 +144,14 @@ def test_a_device_that_is_lost_is_left_out(session, monkeypatch):
 
 
 def test_a_dask_worker_that_joins_with_other_versions_is_left_out(session, monkeypatch, capsys):
+    of_dask(session)
     cluster = session._devices
     monkeypatch.setattr(cluster, "_dead", set())
     with contextlib.closing(cluster.start("interpreter", place=1, check_heap=False)) as worker:
         # It was alone as the session began, and the worker that it ran on has ended since.
         first = worker.started
     ready = msgspec.structs.replace(first.ready, torch="1.13.1")
-    monkeypatch.setattr(cluster, "_first", dataclasses.replace(first, ready=ready, place="first"))
+    monkeypatch.setattr(cluster, "_alike", [dataclasses.replace(first, ready=ready, place="first")])
     with pytest.raises(SoftcheckError, match="no Dask worker has such a device any more: 0, 1"):
         cluster.start("interpreter", place=1, check_heap=False)
     assert "differ in torch: first has 1.13.1, 0 has" in capsys.readouterr().err
@@ -141,12 +161,12 @@ def test_a_dask_worker_that_joins_with_other_versions_is_left_out(session, monke
 def test_every_field_of_two_devices_is_compared_but_their_memory(field):
     ready = Ready(backend="cuda", device="H200", torch="2.9", triton="3.5", python="3.11", driver="570", memory_bytes=7)
     first = TaskAnswer(place="first", ready=ready, sources={"softcheck": "aa", "version": "1"})
-    assert difference(first, dataclasses.replace(first, place="second")) is None
+    assert difference([first], dataclasses.replace(first, place="second")) is None
     if field == "softcheck":
         other = dataclasses.replace(first, sources={"softcheck": "bb", "version": "1"})
     else:
         other = dataclasses.replace(first, ready=msgspec.structs.replace(ready, **{field: None}))
-    assert (difference(first, other) is None) == (field == "memory_bytes")
+    assert (difference([first], other) is None) == (field == "memory_bytes")
 
 
 def test_numbers_of_gpus_that_there_are_not_are_refused():

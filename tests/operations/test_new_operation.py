@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from whole_probe import replies_to
 
 from softcheck.cases.families import cases_of
 from softcheck.errors import UsageError
@@ -11,8 +12,8 @@ from softcheck.operations.registry import OPERATIONS, operation
 from softcheck.report.build import build
 from softcheck.run.model import Run, RunOptions
 from softcheck.run.plan import plan
-from softcheck.run.probing import ProbeResult, ProbeTask
-from softcheck.run.protocol import Measured, Probed, Ready, RunCase, RunProbe
+from softcheck.run.probing import ProbeResult
+from softcheck.run.protocol import Measured, ProbeTask, Ready, RunCase
 from softcheck.run.serving import Server
 from softcheck.run.session import CaseMeasurement
 
@@ -38,10 +39,9 @@ def row_of(function, families=("normal", "padding", "special", "one-column", "em
         replies = [r for taker in takers for r in server.answer(RunCase(case, taker, first_rows=4))]
         results += [CaseMeasurement(name, case, r.measurement, 0.0) for r in replies if isinstance(r, Measured)]
     for probe in probes:
-        replies = server.answer(RunProbe(name, probe, DTYPE, effort="quick", seed=0))
-        task = ProbeTask(variant=name, dtype=DTYPE, probe=probe)
-        (conclusion,) = (reply.conclusion for reply in replies if isinstance(reply, Probed))
-        probed.append(ProbeResult(task=task, labels=(), conclusion=conclusion, abandoned=0, seconds=0.0))
+        task = ProbeTask(variant=name, dtype=DTYPE, probe=probe, effort="quick")
+        *_, last = replies_to(server.answer, task)
+        probed.append(ProbeResult(task=task, labels=(), conclusion=last.conclusion, abandoned=0, seconds=0.0))
     options = RunOptions(variants=(name,), dtypes=(DTYPE,), cases=cases, whole_corpus=False, probes=tuple(probes))
     run = Run(options=options, ready=READY, declarations={name: declaration}, results=results, probed=probed)
     (row,) = build(run, command="").variants

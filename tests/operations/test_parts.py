@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from whole_probe import replies_to
 
 from oracles.formats import FORMATS, encode
 from softcheck.cases.families import cases_of
 from softcheck.judge.judge import judge
 from softcheck.operations.registry import OPERATIONS, operation
-from softcheck.run.protocol import Measured, Probed, RunCase, RunProbe
+from softcheck.run.protocol import Measured, ProbeTask, RunCase
 from softcheck.run.serving import Server
 
 KERNELS = Path(__file__).parents[1] / "kernels" / "parts.py"
@@ -58,8 +59,10 @@ def test_an_answer_of_another_shape_is_named():
 )
 def test_probes_pass_a_right_function(probe):
     server = Server(torch.device("cpu"))
-    replies = server.answer(RunProbe(f"{KERNELS}:right", probe, DTYPE, effort="quick", seed=0))
-    (conclusion,) = (reply.conclusion for reply in replies if isinstance(reply, Probed))
+    *_, last = replies_to(
+        server.answer, ProbeTask(variant=f"{KERNELS}:right", probe=probe, dtype=DTYPE, effort="quick")
+    )
+    conclusion = last.conclusion
     assert conclusion.trials
     assert not conclusion.findings
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from planted import PROBE_PREFIX, Planted
 
 from softcheck.cases.case import Case
-from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.probing import run_probe
 from softcheck.run.process import WorkerDiedError
-from softcheck.run.protocol import ProbePlanned, RunProbe, TrialDone
+from softcheck.run.protocol import ProbePlanned, ProbeTask, RunProbe, TrialDone
 from softcheck.run.session import Session
 from softcheck.run.size_limits import size_limits
 
@@ -38,16 +38,14 @@ def _kinds_of_one_trial(session: Session, planted: Planted, dtype: str, probe: s
     worker = session.take()
     labels: Sequence[str] = ()
     try:
-        for reply in worker.ask(
-            RunProbe(planted.spec, probe, dtype, effort="normal", seed=0, only=()), session.seconds
-        ):
+        task = ProbeTask(variant=planted.spec, probe=probe, dtype=dtype)
+        for reply in worker.ask(RunProbe(task=task), session.seconds):
             if isinstance(reply, ProbePlanned):
                 labels = reply.labels
         assert not trial or trial in labels, f"{planted.name}: {probe} has the trials {labels}"
         in_turn = [*range(1, len(labels)), 0][: len(labels)]
         for number in sorted(in_turn, key=lambda n: labels[n] != trial):
-            request = RunProbe(planted.spec, probe, dtype, effort="normal", seed=0, only=(number,))
-            for reply in worker.ask(request, session.seconds):
+            for reply in worker.ask(RunProbe(task=task, trial=number), session.seconds):
                 if isinstance(reply, TrialDone):
                     kinds = {str(violation.kind) for violation in reply.outcome.violations}
                     if kinds & planted.expected:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from probe_helpers import conclusion
+from probe_helpers import conclusion, made_in
 
 import softcheck
 from softcheck.probes import meetings
@@ -123,6 +123,15 @@ def test_right_functions_are_left_alone(dtype):
         found = conclusion("meetings", right, dtype)
         assert found.findings == ()
         assert found.trials > 1
+
+
+def test_weights_taken_from_a_rounded_logarithm_are_left_alone():
+    @softcheck.variant(operation="attention", call="f(q, k, v)")
+    def attention(q, k, v):
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        return (scores - scores.logsumexp(dim=-1, keepdim=True)).exp() @ v
+
+    assert made_in(attention, "float32", (), "contents=far apart,values=100") == {}
 
 
 @pytest.mark.parametrize("copies", [True, False])

@@ -9,7 +9,8 @@ from softcheck.judge.measurement import unmeasured
 from softcheck.probes.outcome import Conclusion, Shown
 from softcheck.report.findings import shapes_of
 from softcheck.report.json_format import parse
-from softcheck.run.probing import ProbeResult, ProbeTask
+from softcheck.run.probing import ProbeResult
+from softcheck.run.protocol import ProbeTask
 
 WRONG_BEYOND_512 = """
 import torch

@@ -12,7 +12,8 @@ from softcheck.report import formats, probes
 from softcheck.report.content import kinds
 from softcheck.report.json_format import parse, render
 from softcheck.report.page.sections import sentence
-from softcheck.run.probing import ProbeResult, ProbeTask
+from softcheck.run.probing import ProbeResult
+from softcheck.run.protocol import ProbeTask
 
 
 def probed(*varied):

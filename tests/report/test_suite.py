@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from softcheck.cases.corpus import load
-from softcheck.cases.selection import select
+from softcheck.cases.corpus import load, select
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import Extreme, Measurement, unmeasured
 from softcheck.report.suite import JudgedTest, decoded, suite_report

@@ -7,7 +7,8 @@ from test_blame import FIVE, FOUR, THIRTY, THREE, TWO, kinds, run
 
 from softcheck.contract import FindingKind
 from softcheck.run.pool import Pool
-from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.probing import run_probe
+from softcheck.run.protocol import ProbeTask
 from softcheck.run.session import Session
 
 FILE = Path(__file__).parents[1] / "kernels" / "seen_once.py"

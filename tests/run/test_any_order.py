@@ -9,7 +9,6 @@ import torch
 from softcheck.cases.exhaustive import ascending_patterns, domain
 from softcheck.errors import UsageError
 from softcheck.run.first_look import show_any_order
-from softcheck.run.measuring import _blocks_of_rows
 from softcheck.run.session import Session
 
 VARIANTS = """
@@ -69,13 +68,6 @@ def test_a_kernel_that_does_not_is_refused(session, file, name, said):
     declaration = session.load("torch")
     with pytest.raises(UsageError, match=said):
         show_any_order(session, f"{file}:{name}", declaration, "float16", 3)
-
-
-def test_rows_of_whole_blocks_are_those_of_the_domain():
-    triples = domain("bfloat16", 3)
-    start = 2**16 * 65537 * 3
-    found = _blocks_of_rows(triples, start, 2**17, torch.device("cpu")).view(torch.int16).numpy().view(np.uint16)
-    assert np.array_equal(found, triples.bits(start, 2**17))
 
 
 def test_torch_numbers_ascending_rows_as_numpy_does():

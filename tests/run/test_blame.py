@@ -9,8 +9,9 @@ from test_session import case_of, hostile
 from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind
 from softcheck.run import process
-from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.probing import run_probe
 from softcheck.run.process import can_check_heap
+from softcheck.run.protocol import ProbeTask
 from softcheck.run.session import Session
 
 FAULTS = Path(__file__).parents[1] / "kernels" / "heap_faults.py"

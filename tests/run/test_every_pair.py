@@ -1,7 +1,6 @@
 """Every pair on real workers: their hand-over, halving where memory does not suffice, and the wait before exclusive probes."""
 
 import json
-import time
 from dataclasses import dataclass
 
 import msgspec
@@ -9,11 +8,11 @@ import pytest
 
 from softcheck.cases.exhaustive import domain
 from softcheck.contract import FindingKind
-from softcheck.run import check, every_pair, exhaust
-from softcheck.run.every_pair import EveryPair, PairsTask
+from softcheck.run import check, exhaust, stages
+from softcheck.run.every_pair import pairs_job
+from softcheck.run.pool import Lane, spread
 from softcheck.run.record import Record
 from softcheck.run.session import Session
-from softcheck.run.stages import cases_and_probes
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.recognised import Recognised
 
@@ -82,13 +81,6 @@ def meets_left(x):
     return meets(x, "right", "left")
 
 
-def stops_beyond_row_1024(x):
-    logged(x, time.monotonic())
-    if (x.view(torch.int16)[:, 1] >= 1024).any():
-        time.sleep(600)
-    return torch.softmax(x, dim=-1)
-
-
 def goes_on_beside_probes(x):
     # Pairs come in bfloat16, probes in float16.
     begun = time.monotonic()
@@ -132,11 +124,6 @@ def variants(tmp_path):
 
 
 @pytest.fixture
-def one_at_a_time(monkeypatch):
-    monkeypatch.setattr(every_pair, "WORKERS", 1)
-
-
-@pytest.fixture
 def small_parts(monkeypatch):
     """Parts of 1024 rows that are halved down to 64."""
     for backend in ("interpreter", "cuda"):
@@ -146,38 +133,23 @@ def small_parts(monkeypatch):
 
 @pytest.fixture(scope="module")
 def shared():
-    opened = Session("interpreter", jobs=1)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def own():
-    opened = Session("interpreter", jobs=1)
+    opened = Session("interpreter", jobs=3)
     yield opened
     opened.close()
 
 
 def wanted(variant, first=2000, dtype="float16"):
-    return PairsTask(variant, Declaration(), domain(dtype, 2, first=first))
+    return variant, domain(dtype, 2, first=first)
 
 
-def begun(session, *todo, record=None):
-    for each in todo:
+def judged(session, *todo, at_once=2):
+    jobs, found = [], []
+    for variant, pairs in todo:
         # As its loading has told, so that no call is a trial's.
-        session.know(each.variant, Recognised(operation="softmax", call="f(x)"))
-    pairs = EveryPair(session, record or Record(None, None))
-    for each in todo:
-        pairs.add(each)
-    return pairs
-
-
-def judged(session, *todo):
-    pairs = begun(session, *todo)
-    seen = []
-    pairs.wait(lambda done, total: seen.append((done, total)))
-    assert seen == [(number, len(todo)) for number in range(1, len(todo) + 1)]
-    return pairs.end()
+        session.know(variant, Recognised(operation="softmax", call="f(x)"))
+        jobs.append(pairs_job(session, variant, Declaration(), pairs))
+    errors = spread(session, [Lane(jobs, at_once)], found.append, lambda *_: None)
+    return found, errors
 
 
 def test_parts_that_memory_does_not_suffice_for_are_halved_and_come_to_the_same(shared, variants, small_parts):
@@ -202,9 +174,9 @@ def test_a_variant_that_finds_no_memory_for_the_least_part_loses_none_of_those_b
     assert found.domain.first == found.measurement.rows == 512 + 64
 
 
-def test_a_variant_that_ends_the_worker_leaves_the_next_one_a_new_one(shared, variants, small_parts, one_at_a_time):
+def test_a_variant_that_ends_the_worker_leaves_the_next_one_a_new_one(shared, variants, small_parts):
     todo = [wanted(variants.exits_beyond_row_1024, first=4096), wanted(variants.healthy)]
-    (broken, right), errors = judged(shared, *todo)
+    (broken, right), errors = judged(shared, *todo, at_once=1)
     assert errors == []
     assert [v.kind for v in broken.measurement.violations] == [FindingKind.CRASH]
     assert (broken.domain.first, broken.measurement.elements) == (2048, 2 * 1024)
@@ -220,47 +192,30 @@ def test_two_are_judged_at_once_each_in_a_process_of_its_own(shared, variants, s
     assert len({call["pid"] for call in variants.calls()}) == 2
 
 
-def test_an_interruption_ends_the_worker_and_keeps_what_it_judged(own, variants, small_parts, one_at_a_time):
-    record = Record(None, None)
-    record.add = lambda _: pytest.fail("a resumed run would take it for all")
-    pairs = begun(own, wanted(variants.stops_beyond_row_1024), wanted(variants.healthy), record=record)
-    limit = time.monotonic() + 60
-    while len(variants.calls()) < 2:
-        assert time.monotonic() < limit
-        time.sleep(0.05)
-    closed = time.monotonic()
-    own.close()
-    (found,), errors = pairs.end()
-    assert time.monotonic() - closed < 30
-    assert errors == []
-    assert (found.domain.first, found.measurement.elements, found.ended.parts) == (1024, 2 * 1024, 1)
-
-
-def test_pairs_go_on_beside_probes_and_exclusive_ones_wait_for_their_end(own, variants, monkeypatch):
+def test_pairs_go_on_beside_probes_and_exclusive_ones_wait_for_their_end(shared, variants, monkeypatch):
     """The parent takes the device for a GPU, where alone probes are exclusive; its workers have none."""
     monkeypatch.setitem(exhaust.ROWS_AT_ONCE, "cuda", 256)
-    own.ready = msgspec.structs.replace(own.ready, backend="cuda")
+    monkeypatch.setattr(shared, "ready", msgspec.structs.replace(shared.ready, backend="cuda"))
     name = variants.goes_on_beside_probes
+    monkeypatch.setattr(stages, "wanted", lambda *_: [domain("bfloat16", 2, first=2048)])
     options = check.RunOptions(
-        variants=(name,), dtypes=("float16",), cases=(), whole_corpus=False, probes=("addresses", "empties")
+        variants=(name,),
+        dtypes=("float16",),
+        cases=(),
+        whole_corpus=False,
+        probes=("addresses", "empties"),
+        exhaustive=True,
     )
     # How long wider kernels compile would be asked of the pretended GPU, by calls that are no probe's.
-    monkeypatch.setattr(own, "width_limit", lambda *_: None)
-    run = check.Run(options=options, ready=own.ready, declarations={name: Declaration()})
-    record, stages = Record(None, None), []
-    pairs = begun(own, wanted(name, first=2048, dtype="bfloat16"), record=record)
-    events = check.Events(stage=stages.append)
-    cases_and_probes(
-        own, run, events, record, apart={}, before_exclusive=lambda: check._wait_for_pairs(own, pairs, events)
-    )
-    (found,), errors = pairs.end()
-    assert (errors, run.errors, found.measurement.violations, found.domain.first) == ([], [], (), 2048)
+    monkeypatch.setattr(shared, "width_limit", lambda *_: None)
+    shared.know(name, Recognised(operation="softmax", call="f(x)"))
+    run = check.Run(options=options, ready=shared.ready, declarations={name: Declaration()})
+    shown = []
+    stages.cases_and_probes(shared, run, check.Events(stage=shown.append), Record(None, None), apart={})
+    (found,) = run.exhausted
+    assert (run.errors, found.measurement.violations, found.domain.first) == ([], (), 2048)
     assert [(p.task.probe, p.conclusion.findings) for p in run.probed] == [("empties", ()), ("addresses", ())]
-    assert stages == [
-        "running cases and probes",
-        "judging every pair of 16-bit patterns",
-        "running probes that need the GPU alone",
-    ]
+    assert shown == ["running cases and probes", "running probes that need the GPU alone"]
     calls = variants.calls()
     pair = [call for call in calls if call["dtype"] == "torch.bfloat16"]
     beside = [call for call in calls if call["dtype"] == "torch.float16" and call["elements"] == 0]

@@ -1,6 +1,5 @@
 """Exhaustive runs inside a report: bounded by time, cut at a part without output, only where there is a GPU."""
 
-import threading
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,8 +10,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.judge.measurement import Extreme, unmeasured
 from softcheck.report.build import build
-from softcheck.run import check, every_pair, exhaust
-from softcheck.run.every_pair import EveryPair, PairsTask
+from softcheck.run import check, exhaust, stages
 from softcheck.run.exhaust import Ended, exhaust_within
 from softcheck.run.patience import MOST_DEATHS, Patience
 from softcheck.run.protocol import Ready
@@ -66,13 +64,21 @@ class Pretending:
     def apart(self, _place=None):
         return self
 
+    jobs = 1
+    slow = frozenset()
+
     def rejoin(self):
         pass
+
+    def may_begin(self, _running):
+        return True
+
+    def begin_jobs(self, has_jobs):
+        """Nobody helps."""
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    monkeypatch.setattr(every_pair, "WORKERS", 1)
     now = [0.0]
     monkeypatch.setattr(exhaust.time, "monotonic", lambda: now[0])
     return now
@@ -203,13 +209,8 @@ def run_of(session, *, exhaustive=True, names=("v",), record=None):
     run = check.Run(options=options, ready=session.ready)
     narrow = Declaration(max_columns={"bfloat16": 1})
     run.declarations.update(dict.fromkeys(names, narrow))
-    pairs = EveryPair(session, record or Record(None, None))
-    if exhaustive and session.ready.backend == "cuda":
-        for name, declaration in run.declarations.items():
-            check._adding(pairs, options)(name, declaration, False)
     check._note_that_pairs_need_a_gpu(run)
-    pairs.wait(lambda *_: None)
-    run.exhausted, run.errors = pairs.end()
+    stages.cases_and_probes(session, run, check.Events(), record or Record(None, None), apart={})
     return run
 
 
@@ -235,73 +236,3 @@ def test_without_a_gpu_a_note_says_so_and_unasked_nothing_is_said(clock):
         "not every pair of 16-bit patterns is judged: that needs a GPU; see softcheck exhaust for a part"
     ]
     assert run_of(session, exhaustive=False).notes == []
-
-
-@dataclass
-class Blocking(Pretending):
-    """A session whose second variant runs until the session is closed, as a killed worker does."""
-
-    wait_at: int = 0
-    begun: threading.Event = field(default_factory=threading.Event)
-    ended: threading.Event = field(default_factory=threading.Event)
-
-    def run_domain(self, variant, judged, start, count):
-        if variant == "slow" and start >= self.wait_at:
-            self.begun.set()
-            assert self.ended.wait(30)
-            raise SoftcheckError("the session is closed")
-        return super().run_domain(variant, judged, start, count)
-
-    def close(self):
-        self.closed = True
-        self.ended.set()
-
-
-@pytest.mark.parametrize(("wait_at", "kept"), [(0, ["quick"]), (2**23, ["quick", "slow"])])
-def test_it_goes_on_beside_other_work_and_an_interruption_keeps_what_was_judged(clock, wait_at, kept):
-    session = Blocking(clock, wait_at=wait_at)
-    todo = [PairsTask(name, Declaration(), PAIRS) for name in ("quick", "slow", "never begun")]
-    pairs = EveryPair(session, Record(None, None))
-    for each in todo:
-        pairs.add(each)
-    assert session.begun.wait(30), "nothing ran before it was waited for"
-    session.close()
-    found, errors = pairs.end()
-    assert [e.variant for e in found] == kept
-    assert all(e.domain.is_complete == (e.ended is None) == (e.variant == "quick") for e in found)
-    assert errors == []
-
-
-def test_one_that_gets_ready_slowly_is_begun_before_all_that_wait(clock):
-    judged = []
-
-    class Logging(Blocking):
-        def run_domain(self, variant, *part):
-            if variant not in judged:
-                judged.append(variant)
-            if variant == "slow":
-                self.begun.set()
-                assert self.ended.wait(30)
-                raise SoftcheckError("out of host memory")
-            return super().run_domain(variant, *part)
-
-    session = Logging(clock)
-    pairs = EveryPair(session, Record(None, None))
-    pairs.add(PairsTask("slow", Declaration(), PAIRS))
-    assert session.begun.wait(30)
-    pairs.add(PairsTask("second", Declaration(), PAIRS))
-    pairs.add(PairsTask("compiled", Declaration(), PAIRS), next_of_all=True)
-    session.ended.set()
-    pairs.wait(lambda *_: None)
-    found, _ = pairs.end()
-    assert judged == ["slow", "compiled", "second"]
-    assert len(found) == 2
-
-
-def test_what_failed_is_said_though_the_session_is_closed_by_then(clock):
-    session = Blocking(clock)
-    pairs = EveryPair(session, Record(None, None))
-    pairs.add(PairsTask("refused", Declaration(), PAIRS))
-    pairs.wait(lambda *_: None)
-    session.close()
-    assert pairs.end() == ([], ["refused, every pair of float16 patterns: out of host memory"])

@@ -1,14 +1,12 @@
-"""Finished parts: the same measurement in whatever order they come, in few blocks, and on the disk."""
+"""Finished parts: the same measurement in whatever order they come, and on the disk."""
 
 import numpy as np
-import pytest
 from msgspec.structs import replace
+from softcheck.judge.merge import merge
 
 from softcheck.cases.exhaustive import domain
-from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import Extreme, unmeasured
-from softcheck.run import exhaust
-from softcheck.run.exhaust import ExhaustHeader, FinishedParts, FinishedRange, Parts, rows_of_a_part
+from softcheck.run.exhaust import ExhaustHeader, Parts, rows_of_a_part
 
 COUNT = 1000
 DRAWN = np.random.default_rng(1)
@@ -20,42 +18,8 @@ def part(number, *violations):
     return replace(found, max_ulp=Extreme(float(round(ERRORS[number], 2)), number, 0, "0000", "3c00"))
 
 
-def finished(order):
-    parts = FinishedParts(COUNT)
-    for number in order:
-        parts.add(FinishedRange(0, int(number), part(number)))
-    return parts
-
-
-def test_the_order_does_not_count_and_few_blocks_are_held():
-    orders = [range(COUNT), range(COUNT)[::-1], DRAWN.permutation(COUNT), DRAWN.permutation(COUNT)]
-    found = [finished(order) for order in orders]
-    assert all(parts.blocks == found[0].blocks for parts in found)
-    assert len(found[0].blocks) == 6, "1000 = 512 + 256 + 128 + 64 + 32 + 8"
-    assert found[0].rows == 8 * COUNT
-    sums = [block.measurement.ulp_sum for block in found[0].blocks]
-    assert sum(sums) == pytest.approx(ERRORS.sum())
-    largest = max((block.measurement.max_ulp for block in found[0].blocks), key=lambda extreme: extreme.value)
-    assert largest.row == int(np.argmax(ERRORS.round(2))), "the first row of the largest error"
-
-
-def test_what_is_missing_is_named():
-    done = set(DRAWN.permutation(COUNT)[:700].tolist())
-    parts = finished(done)
-    assert set(parts.missing()) == set(range(COUNT)) - done
-
-
-def test_a_part_without_an_output_stays_on_its_own():
-    parts = finished(range(8))
-    assert len(parts.blocks) == 1
-    parts.add(FinishedRange(0, 8, part(8, Violation(FindingKind.CRASH, "gone"))))
-    parts.add(FinishedRange(0, 9, part(9)))
-    assert [(block.level, block.index) for block in parts.blocks] == [(3, 0), (0, 8), (0, 9)]
-
-
-def test_the_journal_of_a_long_run_stays_small(tmp_path, monkeypatch):
-    monkeypatch.setattr(exhaust, "_COMPACTED_AFTER", 100)
-    header = ExhaustHeader(
+def header():
+    return ExhaustHeader(
         variant="v",
         domain=domain("float16", 3, first=8 * COUNT),
         device="CPU",
@@ -64,18 +28,30 @@ def test_the_journal_of_a_long_run_stays_small(tmp_path, monkeypatch):
         rows_at_once=8,
         sources={},
     )
-    parts = Parts(tmp_path / "journal", header, resume=False)
-    sizes = []
-    # As several devices finish them: in order but for a few.
-    order = np.concatenate([DRAWN.permutation(np.arange(k, k + 10)) for k in range(0, 950, 10)])
+
+
+def finished(path, order):
+    parts = Parts(path, header(), resume=False)
     for number in order:
         parts.add(int(number), part(int(number)))
-        sizes.append((tmp_path / "journal").stat().st_size)
-    assert max(sizes) > 4 * sizes[899], "it is written anew while parts come"
     parts.close()
-    resumed = Parts(tmp_path / "journal", header, resume=True)
-    assert resumed.finished.blocks == parts.finished.blocks
-    assert len(list(resumed.finished.missing())) == 50
+    return parts
+
+
+def test_the_order_does_not_count(tmp_path):
+    orders = [range(COUNT), range(COUNT)[::-1], DRAWN.permutation(COUNT)]
+    found = [merge(finished(tmp_path / str(n), order).measurements) for n, order in enumerate(orders)]
+    assert found[0] == found[1] == found[2]
+    assert found[0].rows == 8 * COUNT
+    assert found[0].max_ulp.row == int(np.argmax(ERRORS.round(2))), "the first row of the largest error"
+
+
+def test_what_is_missing_is_named_also_when_the_run_goes_on(tmp_path):
+    done = set(DRAWN.permutation(COUNT)[:700].tolist())
+    parts = finished(tmp_path / "journal", done)
+    resumed = Parts(tmp_path / "journal", header(), resume=True)
+    assert set(parts.missing) == set(resumed.missing) == set(range(COUNT)) - done
+    assert resumed.measurements == parts.measurements
     resumed.close()
 
 

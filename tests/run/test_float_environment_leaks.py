@@ -7,7 +7,8 @@ import pytest
 
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind
-from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.probing import run_probe
+from softcheck.run.protocol import ProbeTask
 from softcheck.run.session import Session
 
 LEAKY = Path(__file__).parents[1] / "kernels" / "leaky.py"

@@ -65,14 +65,10 @@ def test_another_vector_unit_gets_another_server(worker, monkeypatch):
 
 
 def test_a_worker_starts_from_nothing_where_no_server_answers(monkeypatch):
-    monkeypatch.setattr(forking, "_servers", {})
-    real = forking._Server.__init__
+    def refused(_device):
+        raise OSError
 
-    def ended(self, device):
-        real(self, device)
-        self._process.kill()
-
-    monkeypatch.setattr(forking._Server, "__init__", ended)
+    monkeypatch.setattr(forking, "_server", refused)
     with closing(Worker("interpreter")) as worker:
         assert isinstance(worker._process, subprocess.Popen)
         assert worker.ready.backend == "interpreter"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from oracles.formats import decode
-from softcheck.cases.check import check_contents
+from softcheck.cases.case import check_contents
 from softcheck.cases.corpus import decode_case
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import Extreme, unmeasured

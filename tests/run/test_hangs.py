@@ -94,7 +94,8 @@ def test_a_hang_ends_after_the_calls_limit_and_once_more_alone(module):
 
 def test_many_short_calls_take_as_long_as_they_need(module):
     """Each trial of a probe makes many calls: the limit is for one."""
-    from softcheck.run.probing import ProbeTask, run_probe
+    from softcheck.run.probing import run_probe
+    from softcheck.run.protocol import ProbeTask
 
     spec = module("    time.sleep(0.3)")
     session = Session("interpreter", jobs=1, seconds_per_call=1.5)

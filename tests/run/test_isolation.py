@@ -8,7 +8,8 @@ from test_session import case_of
 
 from softcheck.contract import FindingKind
 from softcheck.run.pool import Lane, spread
-from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.probing import run_probe
+from softcheck.run.protocol import ProbeTask
 from softcheck.run.session import Session
 
 ZOO = Path(__file__).parents[1] / "kernels" / "zoo.py"

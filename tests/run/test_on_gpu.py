@@ -8,7 +8,8 @@ import torch
 
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind
-from softcheck.run.probing import ProbeTask, run_probe
+from softcheck.run.probing import run_probe
+from softcheck.run.protocol import ProbeTask
 from softcheck.run.session import Session
 
 pytestmark = pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""Lanes of jobs on threads, and workers that are started ahead or kept apart."""
+"""Lanes of jobs on threads, and workers that are kept apart."""
 
 import threading
 import time
@@ -53,40 +53,16 @@ def started(monkeypatch):
     return workers
 
 
-def until(condition):
-    limit = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.005)
-
-
-def test_workers_started_ahead_are_waited_for_rather_than_more_started(started):
-    opened = Pool("cuda", jobs=4, ahead=2)
-    taken = [opened.take() for _ in range(3)]
-    assert len({id(worker) for worker in taken}) == len(started) == 3
-    opened.take()
-    assert len(started) == 4, "none was left"
-
-
-def test_no_more_are_started_ahead_than_run_at_once(started):
-    opened = Pool("cuda", jobs=2, ahead=50)
-    until(lambda: len(started) == 2)
-    time.sleep(0.2)
-    assert len(started) == 2
-    opened.close()
-    assert all(worker.ended for worker in started)
-
-
 def test_a_missing_device_is_said_at_once_and_leaves_nothing_behind(started):
     with pytest.raises(NothingRunError, match="no such device"):
-        Pool("missing", jobs=4, ahead=3)
+        Pool("missing", jobs=4)
     assert started == []
 
 
-def test_what_comes_after_the_end_is_ended_too(started):
-    opened = Pool("cuda", jobs=3, ahead=2)
+def test_a_pool_that_is_closed_starts_nothing(started):
+    opened = Pool("cuda", jobs=3)
     opened.close()
-    until(lambda: len(started) == 3 and all(worker.ended for worker in started))
+    assert [worker.ended for worker in started] == [True]
     with pytest.raises(SessionClosedError, match="closed"):
         opened.take()
 

@@ -13,17 +13,18 @@ from softcheck.probes.regime_plans import limits_of
 from softcheck.run.blames import Blames
 from softcheck.run.patience import MOST_TIMEOUTS, Patience
 from softcheck.run.pool import Lane, Pool, spread
-from softcheck.run.probing import MOST_DEATHS_IN_A_PROBE, ProbeTask, needs_the_device, probe_job, run_probe, time_share
+from softcheck.run.probing import MOST_DEATHS_IN_A_PROBE, needs_the_device, probe_job, run_probe, time_share
 from softcheck.run.process import Worker
 from softcheck.run.protocol import (
     Done,
     Load,
     Probed,
     ProbePlanned,
+    ProbeTask,
     Ready,
     Refused,
+    Started,
     TrialDone,
-    TrialStarted,
     decode_request,
 )
 from softcheck.run.session import Session
@@ -125,12 +126,12 @@ class RuinedWorker(Worker):
         planned = ProbePlanned(("columns-31-33",))
         if isinstance(request, Load):
             self.replies = [Refused("healthy", "")]
-        elif request.done:
-            self.replies = [planned, Probed(Conclusion())]
-        elif request.only == ():
+        elif request.outcomes is not None:
+            self.replies = [Probed(Conclusion())]
+        elif request.trial is None:
             self.replies = [planned, Done()]
         else:
-            self.replies = [planned, TrialStarted(0), TrialDone(0, self.outcome)]
+            self.replies = [Started("healthy"), TrialDone(self.outcome)]
 
     def _receive(self, limits):
         return self.replies.pop(0)

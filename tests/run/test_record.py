@@ -3,9 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from softcheck.cases.corpus import default_corpora, load
+from softcheck.cases.corpus import default_corpora, load, select
 from softcheck.cases.exhaustive import domain
-from softcheck.cases.selection import select
 from softcheck.errors import UsageError
 from softcheck.run.check import check
 from softcheck.run.exhaust import ExhaustHeader, Parts

@@ -19,8 +19,8 @@ from softcheck.run import stages
 from softcheck.run.model import Events, Run, RunOptions
 from softcheck.run.patience import MOST_DEATHS, MOST_TIMEOUTS, Patience
 from softcheck.run.pool import Job
-from softcheck.run.probing import ProbeResult, ProbeTask
-from softcheck.run.protocol import Ready
+from softcheck.run.probing import ProbeResult
+from softcheck.run.protocol import ProbeTask, Ready
 from softcheck.run.record import Record
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration, KnownDefect
@@ -29,6 +29,9 @@ SLOW_TO_IMPORT = f"{Path(__file__).parents[1] / 'kernels' / 'slow_to_import.py'}
 ON_CPU = Ready(backend="interpreter", device="CPU", torch="2", triton="3", python="3.11", driver=None)
 ON_GPU = Ready(backend="cuda", device="GPU", torch="2", triton="3", python="3.11", driver="1", memory_bytes=140 * 10**9)
 SMALL_GPU = msgspec.structs.replace(ON_GPU, memory_bytes=24 * 10**9)
+
+
+ALONE = "running probes that need the GPU alone"
 
 
 def case(columns):
@@ -63,6 +66,9 @@ class Pretending:
     def on_one_device(self):
         return contextlib.nullcontext(self)
 
+    def retire_idle(self):
+        """There is no worker."""
+
     def rejoin(self):
         self.is_back = True
 
@@ -88,7 +94,7 @@ class Probes:
             outcomes = [Outcome(tried=(len(self.log),)), Outcome(skipped="no room" if lacks_memory else None)]
             for index in range(len(done), 2):
                 on_outcome(index, outcomes[index])
-            said = Conclusion(skipped=("no room",) if lacks_memory else ())
+            said = Conclusion(skipped=("no room",) if lacks_memory else (), cut=int(lacks_memory))
             emit(ProbeResult(task=task, labels=(), conclusion=said, abandoned=self.abandoned, seconds=0.0))
 
         return Job(str(task), work)
@@ -120,14 +126,13 @@ def run_stage(session, names=("v",), *, apart=None, kept=(), asked=(), dtypes=("
         Events(stage=shown.append, progress=lambda *now: shown.append(now)),
         Record(None, None),
         apart=apart or {},
-        before_exclusive=lambda: shown.append("alone from now on"),
     )
     return run, shown
 
 
 def test_progress_leaves_out_what_a_journal_holds():
     run, shown = run_stage(Pretending(), kept=[result("v", CASES[0])])
-    assert shown == ["running cases and probes", (1, 2), (2, 2), "alone from now on"]
+    assert shown == ["running cases and probes", (1, 2), (2, 2)]
     assert sorted(r.case.id for r in run.results) == sorted(c.id for c in CASES)
 
 
@@ -145,7 +150,7 @@ def test_large_probes_run_beside_others_but_not_beside_each_other(probes):
     run, shown = run_stage(Pretending(ON_GPU), ("a", "b", "c"), asked=("addresses", "empties", "shifts"))
     at_once = [count for _, probe, _, count, _ in probes.log if probe == "addresses"]
     assert at_once == [1, 1, 1]
-    assert shown[-1] == "alone from now on"
+    assert ALONE not in shown
     assert len(run.probed) == 9
 
 
@@ -158,13 +163,12 @@ def test_two_heavy_probes_at_most_run_at_once_on_a_gpu(probes, ready, monkeypatc
     assert max(beside) <= 2 if ready is ON_GPU else max(beside) > 2
 
 
-def test_where_memory_did_not_suffice_a_large_probe_is_gone_on_with_alone(probes):
+def test_where_memory_did_not_suffice_a_large_probe_is_made_again_alone(probes):
     probes.skipping.add("b")
     run, shown = run_stage(Pretending(ON_GPU), ("a", "b"), asked=("addresses",))
-    assert [(name, done) for name, _, _, _, done in probes.log] == [("a", 0), ("b", 0), ("b", 1)]
-    of_b = [entry for entry in probes.journal if entry[0] == "b"]
-    assert of_b == [("b", 0, (2,)), ("b", 1, ())], "the first trial is not made twice, the skipped one is made again"
-    assert shown[-3:] == ["alone from now on", "running probes that need the GPU alone", (1, 1)]
+    assert sorted(name for name, *_ in probes.log) == ["a", "b", "b"]
+    assert [entry[:2] for entry in probes.journal] == [("b", 0), ("b", 1)]
+    assert shown[-2:] == [ALONE, (1, 1)]
     assert [(p.task.variant, p.conclusion.skipped) for p in run.probed] == [("a", ()), ("b", ())]
 
 
@@ -179,25 +183,25 @@ def test_what_a_large_probe_said_of_a_variant_that_is_called_no_more_stands(prob
             session.patience.count("b", "float16", (Violation(FindingKind.TIMEOUT, "slow"),))
     run, shown = run_stage(session, ("b",), asked=("addresses",))
     assert [p.conclusion.skipped for p in run.probed] == [("no room",)]
-    assert shown[-1] == "alone from now on"
+    assert ALONE not in shown
 
 
 def test_on_a_small_gpu_large_probes_wait_until_nothing_else_runs(probes):
     _, shown = run_stage(Pretending(SMALL_GPU), ("a", "b"), asked=("addresses", "empties"))
     assert [probe for _, probe, *_ in probes.log] == ["empties"] * 2 + ["addresses"] * 2
-    assert shown.index("alone from now on") < shown.index("running probes that need the GPU alone")
+    assert ALONE in shown
 
 
 def test_without_a_gpu_no_probe_needs_it(probes):
     _, shown = run_stage(Pretending(), asked=("addresses", "empties"))
-    assert shown[-1] == "alone from now on"
+    assert ALONE not in shown
     assert len(probes.journal) == 4
 
 
 def test_where_only_large_probes_are_asked_for_on_a_small_gpu_no_other_stage_is_named(probes, monkeypatch):
     monkeypatch.setattr("test_stages.CASES", [])
     _, shown = run_stage(Pretending(SMALL_GPU), ("a",), asked=("addresses",))
-    assert shown == ["alone from now on", "running probes that need the GPU alone", (1, 1)]
+    assert shown == [ALONE, (1, 1)]
 
 
 @pytest.fixture(scope="module")
@@ -212,20 +216,17 @@ def loaded(session, names, cases=(), *, kept=(), events=None):
     run, record = Run(options=options, ready=session.ready), Record(None, None)
     for one in kept:
         record.results[one.variant, one.case.id] = one
-    begun = []
-    apart = stages.load(
-        session, run, events or Events(), record, lambda name, _, is_slow: begun.append((name, is_slow))
-    )
-    return run, apart, begun
+    apart = stages.load(session, run, events or Events(), record)
+    return run, apart, session.slow
 
 
 def test_variants_are_loaded_in_the_order_in_which_they_were_named_and_scouted(session):
     names = [hostile("slow"), "torch", hostile("no_such_function"), hostile("healthy")]
     cases = [case(columns) for columns in range(1, 12)]
-    run, apart, begun = loaded(session, names, cases)
+    run, apart, slow = loaded(session, names, cases)
     assert list(run.declarations) == [names[0], names[1], names[3]]
     assert list(run.refused) == [names[2]]
-    assert sorted(begun) == sorted((name, False) for name in run.declarations)
+    assert slow == set()
     widths = {name: sorted(r.case.shape[1] for r in run.results if r.variant == name) for name in run.declarations}
     assert len({tuple(found) for found in widths.values()}) == 1
     assert len(widths["torch"]) == MOST_DEATHS
@@ -239,10 +240,9 @@ def test_scouts_that_a_journal_holds_are_not_run_again(session):
 
 def test_a_variant_whose_first_call_is_slow_keeps_its_worker(session, monkeypatch):
     monkeypatch.setattr(stages, "SLOW", 0.2)
-    run, apart, begun = loaded(session, [hostile("slow"), hostile("healthy")], CASES)
+    run, apart, slow = loaded(session, [hostile("slow"), hostile("healthy")], CASES)
     (name,) = apart
-    assert session.slow == {name}
-    assert dict(begun) == {name: True, hostile("healthy"): False}
+    assert slow == {name}
     assert name == hostile("slow")
     worker = apart[name].take()
     assert name in worker.served
@@ -254,10 +254,10 @@ def test_a_variant_whose_first_call_is_slow_keeps_its_worker(session, monkeypatc
 def test_no_more_than_half_of_the_workers_are_kept_for_slow_variants(session, monkeypatch):
     monkeypatch.setattr(stages, "SLOW", 0.0)
     names = [hostile("slow"), hostile("healthy"), "torch"]
-    run, apart, begun = loaded(session, names, CASES[:1])
+    run, apart, slow = loaded(session, names, CASES[:1])
     assert session.jobs == 2
     assert len(apart) == 1
-    assert {name for name, is_slow in begun if is_slow} == session.slow >= set(names)
+    assert slow >= set(names)
     for own in apart.values():
         own.rejoin()
     assert len(run.results) == 3

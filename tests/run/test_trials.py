@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 import torch
+from whole_probe import replies_to
 
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError
@@ -13,8 +14,8 @@ from softcheck.probes import registry
 from softcheck.probes.base import Probe, Setting, Trial
 from softcheck.probes.outcome import NOTHING_TO_TRY, Conclusion, Outcome
 from softcheck.run import trials
-from softcheck.run.protocol import Probed, ProbePlanned, RunProbe, TrialDone, TrialStarted
-from softcheck.run.trials import make_trials, stream
+from softcheck.run.protocol import Probed, ProbePlanned, ProbeTask, TrialDone
+from softcheck.run.trials import probe_replies, stream
 from softcheck.variants.declaration import Declaration, declaration_of
 from softcheck.variants.registry import LoadedVariant, load
 
@@ -47,8 +48,8 @@ def replies(monkeypatch):
 
     def make(probe, *done, variant=right):
         monkeypatch.setattr(registry, "load", lambda name: probe)
-        request = RunProbe("v", "scripted", "float16", effort="normal", seed=0, done=done)
-        return make_trials(request, variant, torch.device("cpu"))
+        task = ProbeTask(variant="v", probe="scripted", dtype="float16")
+        return replies_to(lambda request: probe_replies(request, variant, torch.device("cpu")), task, done)
 
     return make
 
@@ -56,10 +57,8 @@ def replies(monkeypatch):
 def test_trials_are_announced_made_and_concluded(replies):
     assert list(replies(Scripted(Outcome(), RAISED))) == [
         ProbePlanned(("0", "1")),
-        TrialStarted(0),
-        TrialDone(0, Outcome()),
-        TrialStarted(1),
-        TrialDone(1, RAISED),
+        TrialDone(Outcome()),
+        TrialDone(RAISED),
         Probed(Conclusion(trials=2, planned=2)),
     ]
 
@@ -75,7 +74,7 @@ NO_HOST_MEMORY = RuntimeError("DefaultCPUAllocator: can't allocate memory: you t
 @pytest.mark.parametrize("error", [MemoryError("of 17 GB"), torch.OutOfMemoryError("of 17 GB"), NO_HOST_MEMORY])
 def test_memory_that_the_probe_does_not_get_skips_the_trial_with_the_reason(replies, error):
     made = [reply for reply in replies(Scripted(error, Outcome())) if isinstance(reply, TrialDone)]
-    assert made == [TrialDone(0, Outcome(skipped=f"too little memory: {error}", is_cut=True)), TrialDone(1, Outcome())]
+    assert made == [TrialDone(Outcome(skipped=f"too little memory: {error}", is_cut=True)), TrialDone(Outcome())]
 
 
 def test_trials_that_are_cut_are_counted_among_those_that_had_something_to_try(replies):
@@ -91,7 +90,7 @@ def test_crash_is_concluded_even_where_the_probe_passes_over_it(replies):
 
 def test_nothing_follows_a_fatal_outcome(replies):
     *_, last = replies(Scripted(Outcome(fatal=True), Outcome()))
-    assert last == TrialDone(0, Outcome(fatal=True))
+    assert last == TrialDone(Outcome(fatal=True))
 
 
 def test_device_that_a_trial_left_unusable_is_a_crash_even_where_the_probe_saw_none(replies, monkeypatch):
@@ -135,15 +134,15 @@ def rows_by_trial():
             continue
         # Plans of ways have as many trials for any number of calls.
         effort = "quick" if probe == "meetings" or probe in registry.SLICES else "normal"
-        request = RunProbe("v", probe, "float16", effort=effort, seed=0, time_share=0.01)
-        for reply in make_trials(request, variant, torch.device("cpu")):
+        task = ProbeTask(variant="v", probe=probe, dtype="float16", effort=effort, time_share=0.01)
+        for reply in replies_to(lambda request: probe_replies(request, variant, torch.device("cpu")), task):
             if isinstance(reply, ProbePlanned):
-                labels = reply.labels
-            elif isinstance(reply, TrialStarted):
-                called.clear()
+                labels = iter(reply.labels)
             elif isinstance(reply, TrialDone):
+                label = next(labels)
                 for row in called:
-                    found[row].add(f"{probe}/{labels[reply.index]}")
+                    found[row].add(f"{probe}/{label}")
+            called.clear()
     return found
 
 

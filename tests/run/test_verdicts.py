@@ -19,8 +19,8 @@ from softcheck.run.blames import Blame, Command
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.model import GivenUp, Run, RunOptions
 from softcheck.run.patience import Over
-from softcheck.run.probing import ProbeResult, ProbeTask
-from softcheck.run.protocol import Ready
+from softcheck.run.probing import ProbeResult
+from softcheck.run.protocol import ProbeTask, Ready
 from softcheck.run.session import CaseMeasurement
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.variants.declaration import Declaration, KnownDefect

@@ -1,11 +1,8 @@
 """Alarms about a timing from snapshots of the device."""
 
-import sys
-from types import SimpleNamespace
-
 import pytest
 
-from softcheck.speed.guards import ClockReading, Watch, alarms, strangers
+from softcheck.speed.guards import ClockReading, Watch, alarms, readings, strangers
 
 IDLE_BIT, POWER_CAP, THERMAL = 0x01, 0x04, 0x40
 
@@ -40,53 +37,14 @@ def test_strangers_in_this_pid_namespace_and_in_another(pids, expected):
     assert strangers(pids, own=7) == expected
 
 
-class FakeNvmlError(Exception):
-    pass
+def test_lines_of_nvidia_smi_are_read_but_for_one_that_was_cut():
+    lines = ["1980, 0x0000000000000000", "1755, 0x0000000000000004", "17", "1755, 0x00"]
+    assert readings(lines) == [ClockReading(1980, 0), ClockReading(1755, POWER_CAP)]
+    assert readings(["Unable to determine the device handle for GPU"]) == []
 
 
-def fake_nvml(*, fails=False):
-    """As much of pynvml as a watch uses."""
-
-    def clock(handle, which):
-        if fails:
-            raise FakeNvmlError("not supported")
-        return 1500
-
-    def by_uuid(uuid):
-        assert uuid == "GPU-1234"
-        return object()
-
-    return SimpleNamespace(
-        NVMLError=FakeNvmlError,
-        NVML_CLOCK_SM=1,
-        nvmlInit=lambda: None,
-        nvmlDeviceGetHandleByUUID=by_uuid,
-        nvmlDeviceGetClockInfo=clock,
-        nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: POWER_CAP,
-        nvmlDeviceGetComputeRunningProcesses=lambda handle: [SimpleNamespace(pid=-1), SimpleNamespace(pid=-2)],
-    )
-
-
-def test_watch_looks_through_nvml(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml())
-    watch = Watch.open("1234")
-    watch.look()
-    assert watch.clock_mhz() == 1500
-    assert kinds(watch.close()) == ["throttled", "other_processes"]
-
-
-def test_watch_without_nvml_says_that_nobody_watched(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    watch = Watch.open("1234")
-    watch.look()
-    (alarm,) = watch.close()
-    assert alarm.kind == "unwatched"
-    assert "softcheck[nvml]" in alarm.message
-
-
-def test_watch_that_nvml_fails_says_so(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(fails=True))
-    watch = Watch.open("GPU-1234")
-    watch.look()
-    watch.look()
-    assert "not supported" in watch.close()[0].message
+def test_without_nvidia_smi_an_alarm_says_that_nothing_was_watched(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    clock, found = Watch("1234").close()
+    assert clock is None
+    assert kinds(found) == ["unwatched"]

@@ -3,8 +3,9 @@
 import pytest
 
 from softcheck.variants.coverage import code_branches, code_lines, never_run, one_sided
+from softcheck.variants.registry import load
 from softcheck.variants.signatures import Recorder, tracing
-from softcheck.variants.source import read
+from softcheck.variants.source import read, source_of
 
 CODE = '''\
 def softmax(x):
@@ -100,3 +101,10 @@ def test_nothing_is_said_of_conditions_that_came_out_both_ways(traced):
     words, met = traced(4, 1, 0, -1)
     assert {line for line, sides in met.items() if sides == (True, True)} == {3, 5, 8, 10, 18}
     assert not any(f"line {line} " in word for line in (3, 5, 8, 10, 18) for word in words)
+
+
+@pytest.mark.parametrize("name", ["hybrid", "online", "attention_online", "cross_entropy_chunked"])
+def test_a_built_in_variants_declaration_is_no_code_of_its_own(name):
+    lines = code_lines(source_of(load(name).function), name)
+    assert {line.guard for line in lines} >= {f"def {name}"}
+    assert not [line for line in lines if "declarations" in line.file]

@@ -259,7 +259,7 @@ def test_a_worker_makes_no_trial_of_a_call_that_it_is_told(kernels, monkeypatch)
     *_, loaded = Server(torch.device("cpu")).answer(Load(spec, ("float32",)))
     assert isinstance(loaded, Loaded)
     assert (loaded.declaration.operation, loaded.declaration.call) == ("log_softmax", "f(x.mT).mT")
-    monkeypatch.setattr("softcheck.variants.recognition.tried", None)
+    monkeypatch.setattr("softcheck.variants.adapt.Adapted.tried", None)
     for request in (
         Load(spec, ("float16",), facts={spec: loaded.fact}),
         RunCase(CASE, spec, facts={spec: loaded.fact}),

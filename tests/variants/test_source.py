@@ -35,10 +35,9 @@ def test_numbers(written, text, numbers):
     assert list(written(kernels=text).numbers) == numbers
 
 
-def test_conditions_and_what_they_ask_for(written):
+def test_lines_of_conditions(written):
     text = "def f(x):\n    if x.stride(1) != 1 or x.requires_grad:\n        return 1 if x.data_ptr() % 16 else 2\n"
     found = written(kernels=text)
-    assert found.circumstances == {"strides", "gradient", "alignment"}
     assert {line for _, line in found.condition_lines} == {2}
     assert {line for _, line in found.branches} == {3}
 
@@ -77,13 +76,18 @@ def test_relative_imports_count(tmp_path):
     assert read(package / "kernels" / "softmax.py").sizes == [96, 333, 700]
 
 
-def test_names_given_in_other_lines_stand_for_what_they_ask(written):
-    text = (
-        "seen = {}\ndef is_odd(x): return x.data_ptr() % 16\n"
-        "def f(x):\n    dense = x.is_contiguous()\n    if dense and is_odd(x): return 1\n"
-        "    return 2 if len(seen) > 3 or x.max() > 80 else 3\n"
-    )
-    assert written(kernels=text).circumstances == {"strides", "alignment", "history", "values"}
+@pytest.mark.parametrize(
+    ("text", "keeps"),
+    [
+        ("seen = {}\n", True),
+        ("calls = itertools.count()\n", True),
+        ("calls = 0\ndef f(x):\n    global calls\n    calls += 1\n", True),
+        ("class F:\n    def __call__(self, x):\n        return 1 if self.calls > 3 else 2\n", True),
+        ("WIDE = 3\ndef f(x):\n    return [1] if x.shape[1] > WIDE else []\n", False),
+    ],
+)
+def test_what_calls_may_keep(written, text, keeps):
+    assert written(kernels=text).keeps_state == keeps
 
 
 def calls_a_compiled_one(x):

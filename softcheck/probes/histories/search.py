@@ -168,7 +168,7 @@ class _InTurn:
     def _calm_calls(self) -> int:
         """Calls after which what a variant has learnt of its inputs may be settled: more than a number of its source, if it keeps anything."""
         source = source_of(self._subject.variant.function)
-        numbers = source.sizes if "history" in source.circumstances else ()
+        numbers = source.sizes if source.keeps_state else ()
         return max([_CALM, *(number + 2 for number in numbers if number <= _MOST_CALM)])
 
     def _random(self, seed: int, count: int) -> list[list[tuple[Change, ...]]]:

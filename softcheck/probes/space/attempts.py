@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits, decode
-from softcheck.calling import answers
 from softcheck.calling.call import Placed, Returned, call_on_device, to_bits, to_tensor
+from softcheck.calling.operands import kept_answers
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import differ_grossly
@@ -112,7 +112,7 @@ class Attempts:
         storage = x.detach().reshape(-1) if asked == og.HIDDEN_LAYER else held
         function = self._calls.space.called(function, way)
         packed = saved_packed() if asked == og.PACKED else nullcontext()
-        with answers.kept() as whole, packed, self.conditions.watching(way):
+        with kept_answers() as whole, packed, self.conditions.watching(way):
             returned = self._called(subject, function, Placed(x, storage, setting.fmt))
         if returned.output is None or returned.fatal:
             return _without_answer(returned)

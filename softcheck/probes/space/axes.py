@@ -448,10 +448,9 @@ class WaySpace:
     def _modes(self) -> list[str]:
         setting = self.subject.setting
         known = modes(on_gpu=setting.on_gpu, dtype=setting.dtype, has_products=setting.has_products)
-        named = self.source.circumstances
-        left_out = (*_LEFT_TO_HISTORIES, *(() if "defaults" in named else _OF_DEFAULTS))
+        left_out = (*_LEFT_TO_HISTORIES, *(() if self.source.mentions("get_default_") else _OF_DEFAULTS))
         found = [mode for group in known for mode in group if not any(word in mode for word in left_out)]
-        return [*found, *([COMPILED] if "compiling" in named else [])]
+        return [*found, *([COMPILED] if self.source.mentions("_compiling(") else [])]
 
     def _outs(self) -> tuple[str, ...]:
         if not self.out_parameter:

@@ -9,9 +9,7 @@ _LARGEST_TILE = 4096
 
 
 @jit
-def running_sum(
-    input_row: tl.tensor, column_stride: tl.tensor, columns: tl.tensor, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
-) -> tuple[tl.tensor, tl.tensor]:
+def running_sum(input_row, column_stride, columns, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):
     """The maximum of a row, and the sum of its exponentials below it."""
     lane = tl.arange(0, BLOCK)
     maximum = tl.full([], -float("inf"), COMPUTE)

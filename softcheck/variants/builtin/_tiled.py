@@ -7,14 +7,8 @@ from softcheck.variants.builtin._common import jit
 
 @jit
 def softmax_row_in_tiles(
-    output_row: tl.tensor,
-    input_row: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    ACCUMULATE: tl.constexpr,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+    output_row, input_row, column_stride, columns, ACCUMULATE: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
+):
     """Softmax of one row. Each lane keeps its own maximum and its own sum (in ACCUMULATE) until a pass ends."""
     lane = tl.arange(0, BLOCK)
     largest = tl.full([BLOCK], -float("inf"), COMPUTE)
@@ -42,15 +36,8 @@ def softmax_row_in_tiles(
 
 @jit
 def tiled_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    ACCUMULATE: tl.constexpr,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+    output, x, row_stride, column_stride, columns, ACCUMULATE: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
+):
     """One program per row, of any strides, into packed rows."""
     row = tl.program_id(0).to(tl.int64)
     softmax_row_in_tiles(

@@ -13,13 +13,13 @@ _QUERIES, _KEYS = 32, 32
 
 @jit
 def _attended(
-    operands: tl.tuple,
-    strides: tl.tuple,
-    sizes: tl.tuple,
-    query: tl.tensor,
-    first: tl.tensor,
-    last: tl.tensor,
-    scale: tl.tensor,
+    operands,
+    strides,
+    sizes,
+    query,
+    first,
+    last,
+    scale,
     CAUSAL: tl.constexpr,
     MASKED: tl.constexpr,
     BIASED: tl.constexpr,
@@ -27,7 +27,7 @@ def _attended(
     BLOCK_DIM: tl.constexpr,
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+):
     """Maximum, sum and weighted values of the keys from ``first`` to ``last``; the maximum is -inf if none is seen.
 
     ``operands`` are queries, keys, values and a mask, whose ``strides`` are those of batches, heads and rows, and ``sizes`` the heads, the
@@ -84,11 +84,11 @@ def _attended(
 
 @jit
 def _online_kernel(
-    o: tl.tensor,
-    operands: tl.tuple,
-    strides: tl.tuple,
-    sizes: tl.tuple,
-    scale: tl.tensor,
+    o,
+    operands,
+    strides,
+    sizes,
+    scale,
     CAUSAL: tl.constexpr,
     MASKED: tl.constexpr,
     BIASED: tl.constexpr,
@@ -96,7 +96,7 @@ def _online_kernel(
     BLOCK_DIM: tl.constexpr,
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
-) -> None:
+):
     _, _, queries, keys = sizes
     query = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     options: tl.constexpr = (CAUSAL, MASKED, BIASED, DIM, BLOCK_DIM, BLOCK, TILE)
@@ -155,19 +155,19 @@ def attention_online_biased(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, b
 
 @jit
 def _part_kernel(
-    values_of: tl.tensor,
-    maximum_of: tl.tensor,
-    total_of: tl.tensor,
-    operands: tl.tuple,
-    strides: tl.tuple,
-    sizes: tl.tuple,
-    of_part: tl.tensor,
-    scale: tl.tensor,
+    values_of,
+    maximum_of,
+    total_of,
+    operands,
+    strides,
+    sizes,
+    of_part,
+    scale,
     DIM: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
-) -> None:
+):
     _, _, queries, keys = sizes
     query = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     head, part = tl.program_id(0).to(tl.int64), tl.program_id(2)
@@ -184,17 +184,17 @@ def _part_kernel(
 
 @jit
 def _merge_kernel(
-    o: tl.tensor,
-    logsumexp: tl.tensor,
-    values_of: tl.tensor,
-    maximum_of: tl.tensor,
-    total_of: tl.tensor,
-    rows: tl.tensor,
-    parts: tl.tensor,
+    o,
+    logsumexp,
+    values_of,
+    maximum_of,
+    total_of,
+    rows,
+    parts,
     PARTS: tl.constexpr,
     DIM: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
-) -> None:
+):
     row = tl.program_id(0).to(tl.int64)
     part, column = tl.arange(0, PARTS), tl.arange(0, BLOCK_DIM)
     at = part * rows + row

@@ -27,18 +27,9 @@ def torch_log_softmax_backward(grad: torch.Tensor, y: torch.Tensor) -> torch.Ten
 
 @jit
 def _one_block_kernel(
-    dx: tl.tensor,
-    grad: tl.tensor,
-    y: tl.tensor,
-    grad_row_stride: tl.tensor,
-    grad_column_stride: tl.tensor,
-    y_row_stride: tl.tensor,
-    y_column_stride: tl.tensor,
-    columns: tl.tensor,
-    LOGARITHM: tl.constexpr,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+    dx, grad, y, strides, columns, LOGARITHM: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
+):
+    grad_row_stride, grad_column_stride, y_row_stride, y_column_stride = strides
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK).to(tl.int64)
     inside = column < columns
@@ -55,18 +46,9 @@ def _one_block_kernel(
 
 @jit
 def _two_pass_kernel(
-    dx: tl.tensor,
-    grad: tl.tensor,
-    y: tl.tensor,
-    grad_row_stride: tl.tensor,
-    grad_column_stride: tl.tensor,
-    y_row_stride: tl.tensor,
-    y_column_stride: tl.tensor,
-    columns: tl.tensor,
-    LOGARITHM: tl.constexpr,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+    dx, grad, y, strides, columns, LOGARITHM: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
+):
+    grad_row_stride, grad_column_stride, y_row_stride, y_column_stride = strides
     row = tl.program_id(0).to(tl.int64)
     grad += row * grad_row_stride
     y += row * y_row_stride
@@ -97,7 +79,7 @@ def _launched(
         rows, columns = y.shape
         block, warps = tile(columns)
         strides = (*grad.stride(), *y.stride())
-        kernel[(rows,)](dx, grad, y, *strides, columns, logarithm, block, compute_type(y), num_warps=warps)
+        kernel[(rows,)](dx, grad, y, strides, columns, logarithm, block, compute_type(y), num_warps=warps)
     return dx
 
 

@@ -21,19 +21,8 @@ def torch_cross_entropy(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 @jit
-def _forward_kernel(
-    loss: tl.tensor,
-    logarithm: tl.tensor,
-    x: tl.tensor,
-    target: tl.tensor,
-    target_stride: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    ignored: tl.tensor,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+def _forward_kernel(loss, logarithm, x, target, strides, columns, ignored, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):
+    target_stride, row_stride, column_stride = strides
     row = tl.program_id(0).to(tl.int64)
     chosen = tl.load(target + row * target_stride)
     if chosen == ignored:
@@ -50,20 +39,9 @@ def _forward_kernel(
 
 @jit
 def _backward_kernel(
-    gradient: tl.tensor,
-    of_loss: tl.tensor,
-    of_loss_stride: tl.tensor,
-    logarithm: tl.tensor,
-    x: tl.tensor,
-    target: tl.tensor,
-    target_stride: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    ignored: tl.tensor,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+    gradient, of_loss, logarithm, x, target, strides, columns, ignored, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
+):
+    of_loss_stride, target_stride, row_stride, column_stride = strides
     row = tl.program_id(0).to(tl.int64)
     chosen = tl.load(target + row * target_stride)
     scale = tl.where(chosen == ignored, 0.0, tl.load(of_loss + row * of_loss_stride).to(COMPUTE))
@@ -90,7 +68,7 @@ class _OnlineCrossEntropy(torch.autograd.Function):
         if x.numel():
             rows, columns = x.shape
             block, warps = tile_and_warps(columns)
-            arguments = (x, target, target.stride(0), *x.stride(), columns, IGNORED, block, compute_type(x))
+            arguments = (x, target, (target.stride(0), *x.stride()), columns, IGNORED, block, compute_type(x))
             _forward_kernel[(rows,)](loss, logarithm, *arguments, num_warps=warps)
         ctx.save_for_backward(x, target, logarithm)
         return loss
@@ -103,8 +81,9 @@ class _OnlineCrossEntropy(torch.autograd.Function):
         if x.numel():
             rows, columns = x.shape
             block, warps = tile_and_warps(columns)
-            arguments = (logarithm, x, target, target.stride(0), *x.stride(), columns, IGNORED, block, compute_type(x))
-            _backward_kernel[(rows,)](gradient, of_loss, of_loss.stride(0), *arguments, num_warps=warps)
+            strides = (of_loss.stride(0), target.stride(0), *x.stride())
+            arguments = (x, target, strides, columns, IGNORED, block, compute_type(x))
+            _backward_kernel[(rows,)](gradient, of_loss, logarithm, *arguments, num_warps=warps)
         return gradient, None
 
 
@@ -117,16 +96,8 @@ def cross_entropy_online(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 @jit
 def _chunk_kernel(
-    maxima: tl.tensor,
-    totals: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    chunk: tl.tensor,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+    maxima, totals, x, row_stride, column_stride, columns, chunk, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
+):
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     first = part * chunk
     start = x + row * row_stride + first.to(tl.int64) * column_stride
@@ -138,21 +109,10 @@ def _chunk_kernel(
 
 @jit
 def _merge_kernel(
-    loss: tl.tensor,
-    logarithm: tl.tensor,
-    maxima: tl.tensor,
-    totals: tl.tensor,
-    x: tl.tensor,
-    target: tl.tensor,
-    target_stride: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    parts: tl.tensor,
-    ignored: tl.tensor,
-    PARTS: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+    loss, logarithm, maxima, totals, x, target, strides, sizes, ignored, PARTS: tl.constexpr, COMPUTE: tl.constexpr
+):
+    target_stride, row_stride, column_stride = strides
+    columns, parts = sizes
     row = tl.program_id(0).to(tl.int64)
     part = tl.arange(0, PARTS)
     of_parts = tl.load(maxima + row * parts + part, mask=part < parts, other=-float("inf"))
@@ -184,7 +144,7 @@ class _ChunkedCrossEntropy(_OnlineCrossEntropy):
             block, warps = tile_and_warps(chunk)
             kind = compute_type(x)
             _chunk_kernel[(rows, parts)](maxima, totals, x, *x.stride(), columns, chunk, block, kind, num_warps=warps)
-            arguments = (maxima, totals, x, target, target.stride(0), *x.stride(), columns, parts, IGNORED)
+            arguments = (maxima, totals, x, target, (target.stride(0), *x.stride()), (columns, parts), IGNORED)
             _merge_kernel[(rows,)](loss, logarithm, *arguments, triton.next_power_of_2(parts), kind)
         ctx.save_for_backward(x, target, logarithm)
         return loss
@@ -198,18 +158,8 @@ def cross_entropy_chunked(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor
 
 
 @jit
-def _in_place_kernel(
-    loss: tl.tensor,
-    x: tl.tensor,
-    target: tl.tensor,
-    target_stride: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    ignored: tl.tensor,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+def _in_place_kernel(loss, x, target, strides, columns, ignored, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):
+    target_stride, row_stride, column_stride = strides
     row = tl.program_id(0).to(tl.int64)
     input_row = x + row * row_stride
     chosen = tl.load(target + row * target_stride)
@@ -237,6 +187,6 @@ def cross_entropy_in_place(x: torch.Tensor, target: torch.Tensor) -> torch.Tenso
     if x.numel():
         rows, columns = x.shape
         block, warps = tile_and_warps(columns)
-        arguments = (target, target.stride(0), *x.stride(), columns, IGNORED, block, compute_type(x))
+        arguments = (target, (target.stride(0), *x.stride()), columns, IGNORED, block, compute_type(x))
         _in_place_kernel[(rows,)](loss, x, *arguments, num_warps=warps)
     return loss

@@ -150,7 +150,7 @@ DECLARED: dict[str, Builtin] = {
         provenance=f"{_PRACTICE} for short rows",
     ),
     "exp2_prescaled": _once(
-        "exp2_prescaled",
+        "one_block",
         "one block per row; logits times log2(e), then minus the maximum, then exp2",
         max_columns=MAX_BLOCK,
         provenance=f"{_PRACTICE} in attention kernels",

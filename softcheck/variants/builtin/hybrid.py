@@ -16,14 +16,7 @@ _TILE = 1024
 
 
 @jit
-def _hybrid_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+def _hybrid_kernel(output, x, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     if row < ROWS:
         if COLUMNS <= BLOCK:

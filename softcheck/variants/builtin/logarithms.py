@@ -22,15 +22,8 @@ def torch_logsumexp(x: torch.Tensor) -> torch.Tensor:
 
 @jit
 def _one_block_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    OF_ROW: tl.constexpr,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+    output, x, row_stride, column_stride, columns, OF_ROW: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < columns
@@ -61,15 +54,8 @@ def logsumexp_one_block(x: torch.Tensor) -> torch.Tensor:
 
 @jit
 def _online_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    OF_ROW: tl.constexpr,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+    output, x, row_stride, column_stride, columns, OF_ROW: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64)
     maximum, total = running_sum(x + row * row_stride, column_stride, columns, BLOCK, COMPUTE)
     logarithm = tl.log(total)

@@ -9,18 +9,8 @@ from softcheck.variants.builtin.declarations import declared
 
 
 @jit
-def _masked_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    mask: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    mask_row_stride: tl.tensor,
-    mask_column_stride: tl.tensor,
-    columns: tl.tensor,
-    scale: tl.tensor,
-    BLOCK: tl.constexpr,
-) -> None:
+def _masked_kernel(output, x, mask, strides, columns, scale, BLOCK: tl.constexpr):
+    row_stride, column_stride, mask_row_stride, mask_column_stride = strides
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK).to(tl.int64)
     inside = column < columns
@@ -41,23 +31,13 @@ def scaled_masked_one_block(x: torch.Tensor, mask: torch.Tensor, scale: float) -
         rows, columns = x.shape
         block, warps = block_and_warps(columns)
         strides = (*x.stride(), *mask.stride())
-        _masked_kernel[(rows,)](output, x, mask.view(torch.int8), *strides, columns, scale, block, num_warps=warps)
+        _masked_kernel[(rows,)](output, x, mask.view(torch.int8), strides, columns, scale, block, num_warps=warps)
     return output
 
 
 @jit
-def _causal_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    matrix_stride: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    queries: tl.tensor,
-    keys: tl.tensor,
-    shift: tl.tensor,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+def _causal_kernel(output, x, strides, queries, keys, shift, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):
+    matrix_stride, row_stride, column_stride = strides
     row = tl.program_id(0).to(tl.int64)
     query = row % queries
     input_row = x + (row // queries) * matrix_stride + query * row_stride
@@ -81,7 +61,7 @@ def _causal(x: torch.Tensor, shift: int) -> torch.Tensor:
         matrices, queries, keys = x.shape
         block, warps = tile_and_warps(keys)
         sizes = (queries, keys, shift, block, compute_type(x))
-        _causal_kernel[(matrices * queries,)](output, x, *x.stride(), *sizes, num_warps=warps)
+        _causal_kernel[(matrices * queries,)](output, x, x.stride(), *sizes, num_warps=warps)
     return output
 
 

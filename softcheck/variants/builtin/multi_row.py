@@ -13,16 +13,8 @@ _MOST_ROWS = 128
 
 @jit
 def _multi_row_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    rows: tl.tensor,
-    columns: tl.tensor,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+    output, x, row_stride, column_stride, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     inside = (row < rows) & (column < columns)

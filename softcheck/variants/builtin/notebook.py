@@ -12,15 +12,7 @@ _VECTOR = 4
 
 
 @jit
-def _basic_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+def _basic_kernel(output, x, row_stride, column_stride, columns, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < columns
@@ -32,15 +24,8 @@ def _basic_kernel(
 
 @jit
 def _vectorized_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    VEC: tl.constexpr,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+    output, x, row_stride, column_stride, columns, VEC: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)[:, None] * VEC + tl.arange(0, VEC)[None, :]
     inside = column < columns

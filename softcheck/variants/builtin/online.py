@@ -9,15 +9,7 @@ from softcheck.variants.builtin.declarations import declared
 
 
 @jit
-def _online_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    columns: tl.tensor,
-    BLOCK: tl.constexpr,
-    COMPUTE: tl.constexpr,
-) -> None:
+def _online_kernel(output, x, row_stride, column_stride, columns, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     maximum, total = running_sum(x + row * row_stride, column_stride, columns, BLOCK, COMPUTE)
     lane = tl.arange(0, BLOCK)

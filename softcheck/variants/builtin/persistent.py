@@ -12,16 +12,16 @@ _WARPS = 8
 
 @jit
 def _persistent_kernel(
-    output: tl.tensor,
-    x: tl.tensor,
-    row_stride: tl.tensor,
-    column_stride: tl.tensor,
-    rows: tl.tensor,
-    columns: tl.tensor,
+    output,
+    x,
+    row_stride,
+    column_stride,
+    rows,
+    columns,
     BLOCK: tl.constexpr,
     COMPUTE: tl.constexpr,
     STAGES: tl.constexpr,
-) -> None:
+):
     column = tl.arange(0, BLOCK)
     inside = column < columns
     input_column = column.to(tl.int64) * column_stride
