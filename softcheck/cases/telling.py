@@ -5,21 +5,26 @@ share of its row's sum, and the maximum must grow and fall between tiles by as m
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 from itertools import chain, zip_longest
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from oracles.formats import Bits, Format, Values, encode
-from softcheck.cases.edges import LN2, MAXIMUM_STEPS, least_normal_distance, zero_distance
+from softcheck.cases.edges import LN2, MAXIMUM_STEPS
+from softcheck.cases.random_rows import FILLERS, fill
 
 _NEAR_STEPS, _FAR_STEPS = (1.0, 3.0), (89.0, 104.0, 150.0, 1e4)
 
-_STAIRS = (0.7, 3.0, 5.0, 7.0, 20.0, 100.0)
-"""Growth from each tile to the next: below and above 8, up to which some kernels put a rescaling off."""
-
 _LEVELS = (-30.0, 60.0, -150.0, 150.0)
 """Means of whole rows. Rows that lie further apart than exp reaches show what one row takes from another."""
+
+_OF_FAMILIES = ("special", "subnormal-results", "ties", "ramp", "sorted", "huge", "finfo-min", "uniform", "negative")
+"""Families of cases whose rows are drawn too, a few of each."""
+_ROWS_OF_FAMILY = 10
 
 _DISTANCES = (8.0, 16.0, 17.5, 20.0, 30.0, 64.0, 87.0, 87.4, 88.0, 88.8, 103.0, 103.9, 104.1, 126 * LN2, 149 * LN2)
 """Distances from the maximum at which exponentials are cut off or change their form."""
@@ -112,41 +117,53 @@ class _Drawing:
         return [
             self._peaked(np.append(ends[some], self.columns - 1)),
             # A maximum that is missed overflows; a rescaling that is missed shows where both sides count.
-            lambda: self._jump(float(self.rng.choice(_FAR_STEPS))),
-            self._padding_shows,
-            # The maximum is still -inf where the first tile ends.
-            self._first_tiles_are_masked,
-            lambda: self._jump(float(self.rng.choice(_NEAR_STEPS))),
+            lambda: self._jump(self.rng.choice(_FAR_STEPS)),
+            # Padding that is read as 0 outweighs all logits, the largest of which is the last.
+            lambda: self._put(-22.0, [-1], mean=-30.0),
+            # The first tile is -inf throughout, or every tile but the last: the maximum is still -inf where the first one ends.
+            lambda: self._put(-np.inf, slice(int(self.rng.choice((1, self.tiles - 1))) * self.tile)),
+            lambda: self._jump(self.rng.choice(_NEAR_STEPS)),
             self._peaked(np.append(starts[some], starts[-1])),
-            lambda: self._put_in_last_tile(float(self.rng.choice((np.nan, np.inf)))),
+            lambda: self._put(self.rng.choice((np.nan, np.inf)), [self.rng.integers(starts[-1], self.columns)]),
             lambda: self._one_tile_holds(-np.inf),
-            lambda: self._jump(-float(self.rng.choice(_NEAR_STEPS))),
-            lambda: self._one_tile_is_moved(-1e4),
+            lambda: self._jump(-self.rng.choice(_NEAR_STEPS)),
+            lambda: self._add(-1e4, self._tile()),
             self._lane_is_masked,
-            lambda: self._jump(-float(self.rng.choice(_FAR_STEPS))),
+            lambda: self._jump(-self.rng.choice(_FAR_STEPS)),
         ]
 
     def groups(self) -> list[_Group]:
         """All rows, by kind."""
+        steps = [sign * step for step in MAXIMUM_STEPS for sign in (1.0, -1.0)]
+        values = [sign * value for value in self.values for sign in (1.0, -1.0)]
         return [
             [lambda: np.full(self.columns, -np.inf)],
-            [lambda place=place: self._one_finite(place) for place in self._lone_places()],  # type: ignore[misc]
+            [partial(self._one_finite, place) for place in self._lone_places()],
             self._peaks(),
             self._covering(),
-            [lambda step=step: self._jump(step) for step in (*MAXIMUM_STEPS, *(-s for s in MAXIMUM_STEPS))],  # type: ignore[misc]
-            [lambda step=step: self._staircase(step) for step in chain.from_iterable((s, -s) for s in _STAIRS)],  # type: ignore[misc]
-            [lambda value=v: self._one_tile_holds(value) for v in (-np.inf, -np.inf, -np.inf, np.nan, np.inf)],  # type: ignore[misc]
-            [lambda value=v: self._put_somewhere(value) for v in 3 * (np.nan, np.inf, -np.inf)],  # type: ignore[misc]
-            [lambda step=step: self._one_tile_is_moved(step) for step in (20.0, -20.0, 90.0, -90.0, -1e4)],  # type: ignore[misc]
-            [lambda: self._every_second_tile(-np.inf), lambda: self._every_second_tile(-self.fmt.max)],
+            [partial(self._jump, step) for step in steps],
+            [partial(self._one_tile_holds, value) for value in (-np.inf, -np.inf, -np.inf, np.nan, np.inf)],
+            [lambda step=step: self._add(step, self._tile()) for step in (20.0, -20.0, 90.0, -90.0, -1e4)],  # type: ignore[misc]
+            [partial(self._every_second_tile, value) for value in (-np.inf, -self.fmt.max)],
             [self._lane_is_masked, self._lane_is_masked],
-            [self._ties, self._ties],
-            [self._subnormal_results, self._around_subnormal, self._distances, self._distances],
-            [self._equal, lambda: self._equal(-80.0), self._signed_zeros, lambda: np.full(self.columns, self.fmt.max)],
-            [lambda: np.sort(self.noise()), lambda: -np.sort(self.noise()), self._alternating],
-            [*(lambda mean=mean: self.noise(mean) for mean in _LEVELS), self._far_below, self._wild],
-            [lambda v=v: self._around(v) for v in chain.from_iterable((c, -c) for c in self.values)],  # type: ignore[misc]
+            [self._ties_of_tiles, self._ties_of_tiles],
+            [self._distances, self._distances],
+            [lambda: np.where(np.arange(self.columns) % 2 == 0, 5.0, -5.0) + 0.1 * self._noise],
+            [partial(self.noise, mean) for mean in _LEVELS],
+            [partial(self._around, value) for value in values],
+            *(self._of_family(name) for name in _OF_FAMILIES),
         ]
+
+    def _of_family(self, name: str) -> _Group:
+        generator = torch.Generator().manual_seed(int(self.rng.integers(2**62)))
+
+        @cache
+        def drawn() -> Values:
+            rows = fill(FILLERS[name], _ROWS_OF_FAMILY, self.columns, self.fmt, generator)
+            found: Values = rows.double().numpy()
+            return found
+
+        return [lambda row=row: drawn()[row] for row in range(_ROWS_OF_FAMILY)]  # type: ignore[misc]
 
     def noise(self, mean: float = 0.0) -> Values:
         """Ordinary logits of standard deviation 2 that differ from row to row."""
@@ -202,88 +219,51 @@ class _Drawing:
 
         return row
 
-    def _padding_shows(self) -> Values:
-        """Padding that is read as 0 outweighs all logits, the largest of which is the last."""
-        row = self.noise(-30.0)
-        row[-1] = -22.0
+    def _put(self, value: float, where: Any, mean: float = 0.0) -> Values:
+        """Ordinary logits but for some columns, which hold one value."""
+        row = self.noise(mean)
+        row[where] = value
         return row
+
+    def _add(self, step: float, where: slice) -> Values:
+        """Ordinary logits of which some are larger by ``step``."""
+        row = self.noise()
+        row[where] += step
+        return self._finite(row)
+
+    def _tile(self, first: int = 0) -> slice:
+        """The first, the second, the last or any tile's columns."""
+        tile = int(self.rng.choice((first, self.tiles - 1, int(self.rng.integers(self.tiles)))))
+        start = min(tile, self.tiles - 1) * self.tile
+        return slice(start, start + self.tile)
 
     def _jump(self, step: float) -> Values:
         """From some tile on, all logits are larger by ``step``. Before it some are level, so that their sum is large."""
         row = self.noise() * self.rng.choice((1.0, 0.01))
-        row[self._tile_start(first=1) :] += step
+        row[self._tile(first=1).start :] += step
         return self._finite(row)
-
-    def _staircase(self, step: float) -> Values:
-        return self._finite(self.noise() + step * (np.arange(self.columns) // self.tile))
 
     def _one_tile_holds(self, value: float) -> Values:
         """One tile is -inf throughout; if ``value`` is another value, the tile holds that value at one column."""
-        row = self.noise()
-        start = self._tile_start()
-        row[start : start + self.tile] = -np.inf
+        tile = self._tile()
+        row = self._put(-np.inf, tile)
         if value != -np.inf:
-            row[min(start + int(self.rng.integers(self.tile)), self.columns - 1)] = value
+            row[min(tile.start + int(self.rng.integers(self.tile)), self.columns - 1)] = value
         return row
-
-    def _first_tiles_are_masked(self) -> Values:
-        """The first tile is -inf throughout, or every tile but the last."""
-        row = self.noise()
-        row[: int(self.rng.choice((1, self.tiles - 1))) * self.tile] = -np.inf
-        return row
-
-    def _one_tile_is_moved(self, step: float) -> Values:
-        """The logits of one tile are larger by ``step`` than those of the tiles around it."""
-        row = self.noise()
-        start = self._tile_start()
-        row[start : start + self.tile] += step
-        return self._finite(row)
 
     def _lane_is_masked(self) -> Values:
         """From the second tile on, -inf stands at one residue modulo a number of lanes or the tile's width."""
-        row = self.noise()
         lanes = int(self.rng.choice((32, _RESIDUES, 128, self.tile)))
-        first = self.tile + int(self.rng.integers(lanes))
-        row[first::lanes] = -np.inf
-        return row
-
-    def _tile_start(self, first: int = 0) -> int:
-        """The first, the second, the last or any tile's first column."""
-        tile = int(self.rng.choice((first, self.tiles - 1, int(self.rng.integers(self.tiles)))))
-        return min(tile, self.tiles - 1) * self.tile
-
-    def _put_somewhere(self, value: float) -> Values:
-        row = self.noise()
-        row[self.rng.choice(self.places)] = value
-        return row
-
-    def _put_in_last_tile(self, value: float) -> Values:
-        row = self.noise()
-        row[self.rng.integers((self.tiles - 1) * self.tile, self.columns)] = value
-        return row
+        return self._put(-np.inf, slice(self.tile + int(self.rng.integers(lanes)), None, lanes))
 
     def _every_second_tile(self, value: float) -> Values:
-        row = self.noise()
-        row[np.arange(self.columns) // self.tile % 2 == self.rng.integers(2)] = value
-        return row
+        return self._put(value, np.arange(self.columns) // self.tile % 2 == self.rng.integers(2))
 
-    def _ties(self) -> Values:
+    def _ties_of_tiles(self) -> Values:
         """Each tile holds the maximum once, at the same distance above the other logits."""
         row = np.minimum(self.noise(-3.0), 0.0)
         starts = np.arange(0, self.columns, self.tile)
         row[np.minimum(starts + int(self.rng.integers(self.tile)), self.columns - 1)] = 2.0
-        return row
-
-    def _subnormal_results(self) -> Values:
-        normal, zero = least_normal_distance(self.fmt), zero_distance(self.fmt)
-        return self._under_a_peak(-self.rng.uniform(normal, zero, self.columns))
-
-    def _around_subnormal(self) -> Values:
-        around = self.rng.choice((least_normal_distance(self.fmt), zero_distance(self.fmt)), self.columns)
-        return self._under_a_peak(-around + self.rng.uniform(-1.0, 1.0, self.columns))
-
-    def _under_a_peak(self, row: Values) -> Values:
-        row[self.rng.choice(self.places)] = 0.0
         return row
 
     def _distances(self) -> Values:
@@ -294,23 +274,8 @@ class _Drawing:
         row = np.minimum(self.noise(-6.0), -0.5)
         at = self.rng.permutation(self.columns)[: len(each)]
         row[at] = -self.rng.permutation(each)[: len(at)]
-        return self._finite(self._under_a_peak(row) + self.rng.choice((0.0, 1.0, 16.0, -64.0)))
-
-    def _equal(self, value: float = 0.0) -> Values:
-        return np.full(self.columns, value)
-
-    def _signed_zeros(self) -> Values:
-        return np.where(self.rng.random(self.columns) < 0.5, -0.0, 0.0)
-
-    def _alternating(self) -> Values:
-        return np.where(np.arange(self.columns) % 2 == 0, 5.0, -5.0) + 0.1 * self._noise
-
-    def _far_below(self) -> Values:
-        """Masked logits are the format's lowest finite value."""
-        return np.where(self.rng.random(self.columns) < 0.5, -self.fmt.max, self.noise())
-
-    def _wild(self) -> Values:
-        return self._finite(np.clip(self.noise() / 8.0, -1.0, 1.0) * self.fmt.max)
+        row[self.rng.choice(self.places)] = 0.0
+        return self._finite(row + self.rng.choice((0.0, 1.0, 16.0, -64.0)))
 
     def _around(self, value: float) -> Values:
         """Logits at, beside and near one value, between others that lie below."""

@@ -78,7 +78,7 @@ def _text(row: VariantResult) -> str:
             f"    smallest {rows} x {columns}; judged {regime.shapes} shapes, {regime.rows:,} rows, {regime.elements:,} elements",
         ]
         if not regime.shapes:
-            lines.append("    not judged: its shapes take longer than the limit of time")
+            lines.append("    not judged: its shapes cost more than the budget")
     if not row.seen_regimes:
         lines.append("  none was found: the function could not be called without launching its kernels")
     if (coverage := row.coverage) is not None:

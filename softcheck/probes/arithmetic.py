@@ -6,13 +6,12 @@ skipping, not a finding.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 
 import msgspec
 
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import departure
-from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
 from softcheck.probes.helpers import call_on, ordinary_rows
 from softcheck.probes.outcome import NOTHING_TO_TRY, Conclusion, KernelArithmetic, Outcome, Shown
@@ -37,40 +36,31 @@ _SHIFTED = {"unshifted_ex2_approx": "ex2_approx", "unshifted_float64": "libdevic
 """Exponentials of unshifted numbers, and those of differences that err as much."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    columns: int
-    dtype: str
-    declared: Arithmetic | None
-    subtracts_maximum: bool
-    has_heads: bool
-    """Weights may be rounded to the input's type before they meet the values, as matrix products of 16 bits ask for it."""
-    scales: bool
-    """The operation scales or caps its logits, and its bound has the roundings."""
-
-
 class _Arithmetic(Probe):
     def trials(self, setting: Setting) -> Sequence[Trial]:
         widths = [columns for columns in _COLUMNS if setting.takes(columns)]
         if not widths:
             limit = setting.declaration.column_limit(setting.dtype)
             widths = [] if limit is None else [limit]
-        declared, subtracts = setting.declaration.arithmetic, setting.operation.subtracts_maximum
-        given = setting.operation.parameters
-        scales = setting.has_heads or given.get("scale", 1.0) != 1 or bool(given.get("softcap", 0.0))
-        readings = [_Reading(n, setting.dtype, declared, subtracts, setting.has_heads, scales) for n in widths]
-        return [Trial(f"{_ROWS}x{reading.columns}", reading) for reading in readings]
+        return [Trial(f"{_ROWS}x{columns}", (columns, setting)) for columns in widths]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        reading: _Reading = trial.parameters
+        declared, (columns, setting) = subject.setting.declaration.arithmetic, trial.parameters
         try:
-            kernels = _kernels(subject, reading)
+            kernels = [kernel for kernel in _kernels(subject, columns) if "ptx" in kernel.asm]
         except _UnreadError as error:
             # A declaration is shown even without a kernel.
-            return Outcome(skipped=str(error), fatal=error.fatal, arithmetic=_read(reading, [], None))
-        found = _read(reading, kernels, _target(kernels) if subject.setting.on_gpu else TARGET)
-        if found is None or found.observed is None:
-            return Outcome(skipped=f"{NOTHING_TO_TRY}launches no Triton kernel with PTX of its own", arithmetic=found)
+            shown = None if declared is None else KernelArithmetic(declared=declared)
+            return Outcome(skipped=str(error), fatal=error.fatal, arithmetic=shown)
+        found = KernelArithmetic(
+            declared=declared,
+            kernels=tuple(dict.fromkeys(kernel.name for kernel in kernels)),
+            target=None if not kernels else _target(kernels[0]) if subject.setting.on_gpu else TARGET,
+            observed=_observed(kernels, setting) if kernels else None,
+        )
+        if not kernels:
+            why = f"{NOTHING_TO_TRY}launches no Triton kernel with PTX of its own"
+            return Outcome(skipped=why, arithmetic=None if declared is None else found)
         return Outcome(arithmetic=found)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
@@ -78,13 +68,12 @@ class _Arithmetic(Probe):
 
         A variant may use another kernel for each width, so only all kernels together can contradict a declaration.
         """
-        read = [(trial, o.arithmetic) for trial, o in done if o.arithmetic is not None and o.arithmetic.observed]
+        read = [trial for trial, o in done if o.arithmetic is not None and o.arithmetic.observed]
         found = _of_all(done)
         findings: tuple[Shown, ...] = ()
         if found is not None and found.declared is not None and found.observed is not None:
-            first = read[0][0]
-            saw_all = len(read) == len(done)
-            messages = contradictions(found.declared, found.observed, first.parameters.dtype, saw_all=saw_all)
+            first, saw_all = read[0], len(read) == len(done)
+            messages = contradictions(found.declared, found.observed, first.parameters[1].dtype, saw_all=saw_all)
             kind = FindingKind.ARITHMETIC_CONTRADICTED
             findings = (Shown(first.label, Violation(kind, "; ".join(messages), len(messages))),) if messages else ()
         return Conclusion(findings=findings, trials=len(read), skipped=skipped_of(done), arithmetic=found)
@@ -101,20 +90,18 @@ class _UnreadError(Exception):
         self.fatal = fatal
 
 
-def _kernels(subject: Subject, reading: _Reading) -> Sequence[Compiled]:
+def _kernels(subject: Subject, columns: int) -> Sequence[Compiled]:
     """Returns the compiled kernels of one call."""
-    if not subject.setting.on_gpu:
-        shape = (_ROWS, reading.columns)
+    setting, variant = subject.setting, subject.variant
+    if not setting.on_gpu:
         try:
-            return compile_ahead(
-                CompileRequest(subject.variant.name, subject.variant.fact, TARGET, reading.dtype, shape)
-            )
+            return compile_ahead(CompileRequest(variant.name, variant.fact, TARGET, setting.dtype, (_ROWS, columns)))
         except AheadError as error:
             raise _UnreadError(f"not compiled ahead of time: {error}") from None
     # Imports Triton. Without a GPU only the compiling process needs it.
     from softcheck.toolchain.capture import launched
 
-    bits = ordinary_rows(_ROWS, reading.columns, subject.setting.fmt, subject.setting.seed)
+    bits = ordinary_rows(_ROWS, columns, setting.fmt, setting.seed)
     with launched() as kernels:
         called = call_on(subject, bits)
     if called.output is None:
@@ -123,53 +110,48 @@ def _kernels(subject: Subject, reading: _Reading) -> Sequence[Compiled]:
     return kernels
 
 
-def _target(kernels: Sequence[Compiled]) -> str | None:
-    """The GPU that kernels were compiled for, e.g. ``cuda:90``."""
-    metadata = getattr(kernels[0], "metadata", None) if kernels else None
-    target = getattr(metadata, "target", None)
+def _target(kernel: Compiled) -> str | None:
+    """The GPU that a kernel was compiled for, e.g. ``cuda:90``."""
+    target = getattr(getattr(kernel, "metadata", None), "target", None)
     return None if target is None else f"{target.backend}:{target.arch}"
 
 
-def _read(reading: _Reading, kernels: Sequence[Compiled], target: str | None) -> KernelArithmetic | None:
-    """The arithmetic that one trial's kernels show; None if nothing is declared and nothing shown."""
-    kernels = [kernel for kernel in kernels if "ptx" in kernel.asm]
-    observed = read_arithmetic(kernels) if kernels else None
-    if observed is not None and not reading.subtracts_maximum:
-        observed = msgspec.structs.replace(
-            observed, exponentials=tuple(sorted({_SHIFTED.get(kind, kind) for kind in observed.exponentials}))
-        )
-    if observed is not None and reading.has_heads:
-        observed = msgspec.structs.replace(observed, narrow_roundings=())
-    if observed is None and reading.declared is None:
+def _observed(kernels: Sequence[Compiled], setting: Setting) -> ObservedArithmetic:
+    """The arithmetic that kernels show, less what is the operation's own."""
+    observed = read_arithmetic(kernels)
+    if not setting.operation.subtracts_maximum:
+        kinds = tuple(sorted({_SHIFTED.get(kind, kind) for kind in observed.exponentials}))
+        observed = msgspec.structs.replace(observed, exponentials=kinds)
+    # Weights may be rounded to the input's type before they meet the values, as matrix products of 16 bits ask for it.
+    return msgspec.structs.replace(observed, narrow_roundings=()) if setting.has_heads else observed
+
+
+def _of_all(done: Sequence[tuple[Trial, Outcome]]) -> KernelArithmetic | None:
+    """All readings together, with the model that they show, and where it leaves the contract."""
+    seen = [outcome.arithmetic for _, outcome in done if outcome.arithmetic is not None]
+    if not seen:
         return None
-    names = tuple(dict.fromkeys(kernel.name for kernel in kernels))
-    return _described(reading, names, target if kernels else None, observed)
-
-
-def _described(
-    reading: _Reading, names: tuple[str, ...], target: str | None, observed: ObservedArithmetic | None
-) -> KernelArithmetic:
-    dtype = reading.dtype
-    shown = None
+    setting: Setting = done[0][0].parameters[1]
+    dtype, declared, given = setting.dtype, seen[0].declared, setting.operation.parameters
+    readings = [each.observed for each in seen if each.observed is not None]
+    observed, shown = merged(readings) if readings else None, None
     # A kernel without exponentials, beside a library's, shows nothing of how softmax is computed.
     if observed is not None and observed.exponentials:
-        try:
+        # Where no model covers it, it is named among the weaknesses.
+        with suppress(ValueError):
             shown = shown_arithmetic(observed, dtype)
-        except ValueError:
-            # It is named among the weaknesses.
-            shown = None
-    own = shown if reading.declared is None else reading.declared
-    told = observed
-    if reading.scales:
+    own, told = shown if declared is None else declared, observed
+    # The operation scales or caps its logits, and its bound has the roundings.
+    if setting.has_heads or given.get("scale", 1.0) != 1 or given.get("softcap", 0.0):
         own = None if own is None else msgspec.structs.replace(own, scaled_logits=False, exp="ex2_approx")
         told = None if observed is None else _without_scaling(observed)
-    elif own is not None and own is shown and not _by_constants(observed):
+    elif own is not None and own is shown and not (observed is not None and "constant" in observed.scaled_logits):
         # A factor that is an argument may be 1 or another power of two, whose product is exact.
         own = msgspec.structs.replace(own, scaled_logits=False)
     return KernelArithmetic(
-        declared=reading.declared,
-        kernels=names,
-        target=target,
+        declared=declared,
+        kernels=tuple(dict.fromkeys(name for each in seen for name in each.kernels)),
+        target=next((each.target for each in seen if each.target is not None), None),
         observed=observed,
         shown=shown,
         weaknesses=() if told is None else tuple(weaknesses(told, dtype)),
@@ -181,18 +163,3 @@ def _without_scaling(observed: ObservedArithmetic) -> ObservedArithmetic:
     """The reading without what the bound of scaled logits allows: products before the subtraction, one with log2(e) among them."""
     kinds = tuple(kind for kind in observed.exponentials if not kind.startswith("prescaled"))
     return msgspec.structs.replace(observed, scaled_logits=(), exponentials=kinds)
-
-
-def _by_constants(observed: ObservedArithmetic | None) -> bool:
-    """True if logits are seen to be scaled by a number that is no power of two."""
-    return observed is not None and "constant" in observed.scaled_logits
-
-
-def _of_all(done: Sequence[tuple[Trial, Outcome]]) -> KernelArithmetic | None:
-    seen = [(trial.parameters, o.arithmetic) for trial, o in done if o.arithmetic is not None]
-    if not seen:
-        return None
-    readings = [a.observed for _, a in seen if a.observed is not None]
-    names = tuple(dict.fromkeys(name for _, a in seen for name in a.kernels))
-    target = next((a.target for _, a in seen if a.target is not None), None)
-    return _described(seen[0][0], names, target, merged(readings) if readings else None)

@@ -5,7 +5,6 @@ process. Each trial's small outcome is sent to the parent, and journalled, befor
 that ends its process costs a ``crash`` on that trial alone.
 """
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -48,9 +47,7 @@ class Setting:
     widest: int | None = None
     """Columns beyond which kernels would take too long to compile; None for no such limit."""
     time_share: float = 1.0
-    """Part of its limit of time that a probe takes, at least 1 on a GPU."""
-    slowness: float = 1.0
-    """Times that Python takes longer here than where the limits of time were chosen. It is 1 on a GPU."""
+    """Part of its budget that a probe takes, at least 1 on a GPU."""
 
     @property
     def quick(self) -> bool:
@@ -66,14 +63,6 @@ class Setting:
     def on_gpu(self) -> bool:
         """True if kernels run on a GPU; otherwise Triton's interpreter runs them, at some 6 ms per program."""
         return self.backend == "cuda"
-
-    def now(self) -> float:
-        """Returns the seconds of the clock that limits of time are read from.
-
-        They are the wall's on a GPU. Elsewhere they are those that this process's cores would have taken where the limits were
-        chosen, so that as much is tried on a slow machine, and beside other work.
-        """
-        return time.perf_counter() if self.on_gpu else time.process_time() / self.slowness
 
     @property
     def operation(self) -> Operation:
@@ -132,10 +121,14 @@ class Setting:
             self.operation.parts is None and all(operand.dims == ("rows", "columns") for operand in operands)
         )
 
+    def widest_of(self, columns: int) -> int:
+        """Returns so many columns, or as many as the declaration promises and may be tried if these are fewer."""
+        limits = (self.declaration.column_limit(self.dtype), self.widest)
+        return min((columns, *(limit for limit in limits if limit is not None)))
+
     def takes(self, columns: int) -> bool:
         """True if the declaration promises this many columns and they may be tried."""
-        limits = (self.declaration.column_limit(self.dtype), self.widest)
-        return all(limit is None or columns <= limit for limit in limits)
+        return self.widest_of(columns) == columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +175,7 @@ class Probe(ABC):
         for _, outcome in done:
             for name, holds in outcome.properties.items():
                 properties[name] = properties.get(name, True) and holds
-        made = sum(outcome.skipped is None for _, outcome in done)
+        made = sum(outcome.skipped is None or bool(outcome.tried) for _, outcome in done)
         return Conclusion(
             findings=tuple(findings),
             trials=made,

@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -21,15 +20,13 @@ from softcheck.calling.call import (
     to_bits,
     to_tensor,
 )
-from softcheck.calling.state import preserved
 from softcheck.cases.case import PACKED, Layout
-from softcheck.contract import WRONG_KINDS, FindingKind, Violation
+from softcheck.contract import FindingKind, Violation
 from softcheck.judge.by_contract import by_contract, judge_call, judge_in_place
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import Attempt, diagnose
-from softcheck.probes.helpers import only, prefixed, screened
-from softcheck.probes.outcome import Outcome
+from softcheck.probes.helpers import screened
 from softcheck.probes.poison import nan_filled
 
 MOST = 32
@@ -60,13 +57,6 @@ class Judged:
     output: torch.Tensor | None
     violations: tuple[Violation, ...]
     fatal: bool
-    seconds: float
-    """Seconds that the call itself took until it returned, compilation included."""
-
-    def beyond(self, plain: "Judged") -> tuple[Violation, ...]:
-        """Violations of kinds that another call has none of."""
-        known = {violation.kind for violation in plain.violations}
-        return tuple(violation for violation in self.violations if violation.kind not in known)
 
     def bits(self, fmt: Format) -> Bits | None:
         """The output's bit patterns on the host."""
@@ -79,12 +69,11 @@ class _Made:
     bits: Bits
     layout: Layout
     launched: Launched
-    seconds: float
     flags: torch.Tensor | None = None
     """Bool [2] on the device of an answer that is looked at there: the input is unchanged; all rows surely keep their bounds."""
 
     def judged(self, violations: tuple[Violation, ...]) -> Judged:
-        return Judged(self.launched.output, violations, self.launched.fatal, self.seconds)
+        return Judged(self.launched.output, violations, self.launched.fatal)
 
 
 class Calls:
@@ -122,28 +111,22 @@ class Calls:
         is_large = sum(made.bits.nbytes for made in self._made) >= _GROUP_BYTES
         return is_over or is_large or len(self._made) == self._most
 
-    def make(self, bits: Bits, size: int = 0, layout: Layout = PACKED) -> float:
-        """Calls the variant on these rows in a layout and returns the seconds that it took.
-
-        ``settle`` returns ``size`` with the result.
-        """
+    def make(self, bits: Bits, size: int = 0, layout: Layout = PACKED) -> None:
+        """Calls the variant on these rows in a layout. ``settle`` returns ``size`` with the result."""
         device = self._subject.device
-        seconds = 0.0
         try:
             placed = place(bits, self._subject.setting.fmt, layout, device)
-            begun = self._subject.setting.now()
             with nan_filled():
                 launched = launch(self._function, placed, self._subject.setting.operation, wait=self._most == 1)
-            seconds = self._subject.setting.now() - begun
-            self._made.append(_Made(size, bits, layout, launched, seconds))
+            self._made.append(_Made(size, bits, layout, launched))
             if any(violation.kind is FindingKind.CRASH for violation in launched.broken):
                 self._crash = launched.broken[0]
-                return seconds
+                return
             if launched.output is not None:
                 flags = self._flags(launched, bits)
                 if self._most > 1:
                     launched = replace(launched, output=launched.output.detach().clone())
-                self._made[-1] = _Made(size, bits, layout, launched, seconds, flags)
+                self._made[-1] = _Made(size, bits, layout, launched, flags)
             if self._most > 1:
                 # Behind all work on the current stream, so that it is known which calls were done when the device was lost.
                 self._arrived[len(self._made) - 1].copy_(_mark(device), non_blocking=True)
@@ -153,7 +136,6 @@ class Calls:
             if not is_lost or not self._made:
                 raise
             self._crash = violation
-        return seconds
 
     def _flags(self, launched: Launched, bits: Bits) -> torch.Tensor | None:
         """Returns the flags of an answer that is looked at on the device; None for a small one."""
@@ -196,7 +178,7 @@ class Calls:
         before = [(one.size, one.judged((*one.launched.broken, *one.launched.changed))) for one in unanswered]
         lost = made[place]
         violations = (crash, *lost.launched.changed)
-        return [*before, (lost.size, Judged(None, violations, fatal=True, seconds=lost.seconds))]
+        return [*before, (lost.size, Judged(None, violations, fatal=True))]
 
     def _settled(self, made: Sequence[_Made]) -> list[tuple[int, Judged]]:
         fmt = self._subject.setting.fmt
@@ -319,45 +301,3 @@ def judged(subject: Subject, bits: Bits, function: Callable[[torch.Tensor], Any]
     calls.make(bits)
     [(_, found)] = calls.settle()
     return found
-
-
-UNPROMISED = WRONG_KINDS | {FindingKind.OUT_OF_BOUNDS_WRITE, FindingKind.INPUT_MODIFIED}
-"""Kinds that are findings in circumstances that nobody promises to take."""
-
-
-def told(found: Judged, violations: tuple[Violation, ...], words: str, **way: str) -> Outcome:
-    """Returns these violations of a call that nobody promises, with words for it and its circumstances by axis.
-
-    Returns a reason where the call was refused.
-    """
-    if found.output is None and not found.fatal and only(violations, FindingKind.RAISED) == violations:
-        return Outcome(skipped=f"{words}: refused, and nothing promises it")
-    return Outcome(violations=prefixed(violations, words, **way), fatal=found.fatal)
-
-
-def beyond(
-    found: Judged,
-    plain: Callable[[], Judged],
-    words: str,
-    kinds: frozenset[FindingKind] | None = None,
-    **way: str,
-) -> Outcome:
-    """Returns what a call that nobody promises breaks, and a plain one does not; a reason where it was refused.
-
-    What is wrong in the plain call too is found elsewhere. Where only some ``kinds`` are findings, nothing is if the plain call is wrong.
-    """
-    violations = found.violations if found.fatal or kinds is None else only(found.violations, *kinds)
-    if violations and found.output is not None and not found.fatal:
-        compared = plain()
-        if kinds is None:
-            violations = found.beyond(compared)
-        elif compared.violations:
-            violations = ()
-    return told(found, violations, words, **way)
-
-
-def judged_after(subject: Subject, bits: Bits, attempt: Callable[[], object]) -> Judged:
-    """Judges a call after another one, of which nothing is promised: it may raise."""
-    with preserved(), nan_filled(), suppress(Exception):
-        attempt()
-    return judged(subject, bits)

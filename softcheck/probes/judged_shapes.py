@@ -5,8 +5,7 @@ A shape is written as ROWSxCOLUMNS, such as ``2x129``, and neighbouring widths o
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from softcheck.errors import UsageError
 
@@ -28,16 +27,6 @@ def by_kind(judged: Iterable[Size], failing: Iterable[tuple[str, Iterable[Size]]
     found = {str(kind): frozenset(shapes) for kind, shapes in failing}
     right = frozenset(judged).difference(*found.values())
     return {kind: written(shapes) for kind, shapes in {**found, RIGHT: right}.items() if shapes}
-
-
-def together(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Joins what several trials showed. A shape is right if it was right in each of them."""
-    found: dict[str, set[Size]] = defaultdict(set)
-    for part in parts:
-        for kind, text in part.items():
-            found[kind].update(read(text))
-    right = found.pop(RIGHT, ())
-    return by_kind(right, found.items())
 
 
 def written(shapes: Iterable[Size]) -> str:

@@ -21,33 +21,20 @@ from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import call_on, ordinary_rows, prefixed
+from softcheck.probes.operand_moves import TAKEN_ONCE
 from softcheck.probes.options import has_one_meaning, in_words
 from softcheck.probes.outcome import NOTHING_TO_TRY, Conclusion, Outcome, Shown
-from softcheck.probes.registry import Effort
+from softcheck.probes.registry import Effort, Slice
+from softcheck.probes.space import axes as ax
 from softcheck.probes.space import contents
 from softcheck.probes.space.attempts import Attempted, Attempts
-from softcheck.probes.space.axes import (
-    ASKED,
-    BEFORE,
-    CALL,
-    COLUMNS,
-    CONTENTS,
-    DIMS,
-    GRADIENT,
-    HEADS,
-    LAYOUT,
-    MOST_DIMENSIONS,
-    OFFSET,
-    OPERAND,
-    OTHERS,
-    ROWS,
-    WaySpace,
-)
+from softcheck.probes.space.axes import WaySpace
 from softcheck.probes.space.backwards import OPERANDS, is_torchs_own, not_asked, with_leaves
 from softcheck.probes.space.calls import WayCalls
 from softcheck.probes.space.output_gradients import VARYING
 from softcheck.probes.space.plan import Plan
 from softcheck.probes.space.way import VALUES, Way, WayAxis
+from softcheck.probes.tuning import offered
 from softcheck.variants.adapt import Adapted
 from softcheck.variants.forms import parts_of
 
@@ -86,6 +73,7 @@ _HALVINGS = 8
 """Calls that look for the least size at which a meeting fails."""
 _OF_DIMENSIONS = (".dim()", ".ndim", "shape[:-1]", "reshape(-1", "view(-1", "flatten(")
 """Parts of code that takes tensors of any number of dimensions; other code may be right on some by chance."""
+_WIDE = 1000
 _SMALL = (2, 18)
 """A shape within a tile, which a causal mask takes for more than one query of more than one key."""
 _PLAIN_NUMBERS = 1_000_000
@@ -94,17 +82,30 @@ _FEW = 3
 """Circumstances of a meeting, its random numbers among them, of which no two are left out at once."""
 _MOST_FOUND = 3
 """Meetings after which a trial ends."""
-_PROMISED = (COLUMNS, ROWS, CONTENTS, OTHERS, DIMS, LAYOUT, OFFSET, GRADIENT, ASKED)
+_PROMISED = (
+    ax.COLUMNS,
+    ax.ROWS,
+    ax.CONTENTS,
+    ax.OTHERS,
+    ax.LIKE,
+    ax.DIMS,
+    ax.LAYOUT,
+    ax.OFFSET,
+    ax.GRADIENT,
+    ax.ASKED,
+    ax.CONFIGURATION,
+)
 """Axes whose values every function is held to take, within its declaration."""
-_PROMISED_ALONE = (DIMS, LAYOUT, OFFSET, GRADIENT, ASKED)
+_PROMISED_ALONE = (ax.DIMS, ax.LAYOUT, ax.OFFSET, ax.GRADIENT, ax.ASKED, ax.CONFIGURATION)
 """Those of them that no other probe asks for alone."""
 
 
 class Meetings(Probe):
     """Checks calls in circumstances that meet; of a slice, in those of some axes, with all others plain."""
 
-    def __init__(self, only: Sequence[str] = ()) -> None:
-        self._only = frozenset(only)
+    def __init__(self, part: Slice | None = None) -> None:
+        self._part = part
+        self._only = frozenset() if part is None else frozenset({*part.own, *part.beside})
         self._planned: tuple[object, list[Way], str | None] | None = None
         """The last plan, whose parts are trials one after the other, and what it leaves out."""
 
@@ -119,6 +120,8 @@ class Meetings(Probe):
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Makes the calls of one part, or one call."""
         space = _space_of(subject, self._only)
+        if not isinstance(space, Outcome) and self._part is not None and not self._has_own(space):
+            return Outcome(skipped=f"{NOTHING_TO_TRY}has no other value of {' or '.join(self._part.own)}")
         if isinstance(space, Outcome):
             is_told = space.violations and isinstance(trial.parameters, tuple) and trial.parameters[0]
             return Outcome() if is_told else space
@@ -130,8 +133,16 @@ class Meetings(Probe):
         ways, left_out = self._plan(space, seed)
         outcome = _Part(space, attempts, plain).of(ways[number::_PARTS])
         return msgspec.structs.replace(
-            outcome, varied=tuple(sorted(attempts.varied)), note=next(iter(attempts.notes), space.note or left_out)
+            outcome,
+            varied=tuple(sorted(attempts.varied)),
+            note=next(iter(attempts.notes), space.note or left_out),
+            properties={"shared_masks": attempts.takes_shared_masks} if attempts.has_shared_masks else {},
         )
+
+    def _has_own(self, space: WaySpace) -> bool:
+        """True if the function has one of the slice's own axes; of all operands' layouts one begins as they do."""
+        assert self._part is not None
+        return any(axis.name.startswith(self._part.own) for axis in space.axes)
 
     def calls(self, subject: Subject, trials: Sequence[Trial]) -> Sequence[str]:
         """Returns the ways of the plan, and what it leaves out."""
@@ -147,27 +158,28 @@ class Meetings(Probe):
         """Returns the ways of a plan, and words for what it leaves out."""
         setting = space.subject.setting
         axes = tuple(a for a in space.axes if not self._only or a.name in self._only or self._is_of_operand(a.name))
+        planned = tuple(axis for axis in axes if axis.is_planned)
         budget = BUDGETS[setting.effort]
         calls = budget.slow
         is_slow = space.is_compiled_by_torch or (setting.has_heads and not setting.on_gpu)
         if not is_slow:
-            first, second = sorted((len(axis.values) for axis in axes), reverse=True)[:2]
+            first, second, *_ = sorted((1, 1, *(len(axis.values) for axis in planned)), reverse=True)
             calls = max(budget.calls, int(_OF_PAIRS * first * second) if setting.effort != "quick" else 0)
         compilations = budget.compilations if setting.on_gpu else None
         compilations = budget.torch_compilations if space.is_compiled_by_torch else compilations
         key = axes, calls, seed, space.source.digest
         if self._planned is None or self._planned[0] != key:
-            plan = Plan(axes, space.excluded, key[2:], triples=not setting.quick, compilations=compilations)
+            plan = Plan(planned, space.excluded, key[2:], triples=not setting.quick, compilations=compilations)
             names = {axis.name for axis in axes}
             fits = (way for way in space.always if names.issuperset(name for name, _ in way.values))
             always = [] if setting.quick else [*fits]
-            ways = [*always, *plan.ways(calls - len(always))]
+            ways = [*always, *plan.ways(calls)]
             left_out = plan.left_out()
             self._planned = key, ways, left_out and f"of {len(ways)} calls, {left_out}"
         return self._planned[1:]
 
     def _is_of_operand(self, axis: str) -> bool:
-        return OPERAND in self._only and axis.startswith(OPERAND)
+        return ax.OPERAND in self._only and axis.startswith(ax.OPERAND)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """Returns one finding for each set of axes that meet, the way of fewest values, unless fewer of these axes show one.
@@ -227,7 +239,8 @@ class _Part:
                     return fatal
                 if not self.is_asked and not _is_right_as(self.attempts, self.plain):
                     said = f"with plain values after a call with {last.words}, and right before it"
-                    wrong = self.attempts.make(self.plain).violations[:1]
+                    made = self.attempts.make(self.plain)
+                    wrong = made.violations[:1] or tuple(filter(None, [made.refused]))
                     return Outcome(
                         violations=prefixed(wrong, said, before=f"a call with {last.words}"),
                         ways=("plain",) * len(wrong),
@@ -248,10 +261,10 @@ class _Part:
         # Each part seeks others.
         rng = np.random.default_rng(int(self.plain.get(VALUES, "0")))
         ways = self.attempts.conditions.ways(axes, rng)
-        gradient = next((axis.values[1] for axis in axes if axis.name == GRADIENT), None)
+        gradient = next((axis.values[1] for axis in axes if axis.name == ax.GRADIENT), None)
         for number, way in enumerate(islice(ways, int(planned * _SOUGHT))):
             numbered = Way((*way.values, (VALUES, str(_SOUGHT_NUMBERS + number))))
-            both = numbered.having(GRADIENT, gradient) if gradient and not way.get(GRADIENT) else numbered
+            both = numbered.having(ax.GRADIENT, gradient) if gradient and not way.get(ax.GRADIENT) else numbered
             yield from (each for each in dict.fromkeys((numbered, both)) if not self.space.excluded(each))
 
     def _without_known(self, way: Way) -> Way:
@@ -295,7 +308,7 @@ def _reduced(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted
     again = attempts.make(way)
     if again.fatal or not fails(again):
         return _Reduced(way, again, repeats=False, fatal=again.fatal)
-    kinds = next((axis.values[1:] for axis in space.axes if axis.name == CONTENTS), ())
+    kinds = next((axis.values[1:] for axis in space.axes if axis.name == ax.CONTENTS), ())
     asked_for, is_smaller = {way}, True
     while is_smaller:
         # What one circumstance hides, such as a NaN in the only row, shows once another is as usual: all are asked again.
@@ -316,7 +329,7 @@ def _reduced(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted
 def _simpler(way: Way, kinds: Sequence[str]) -> Iterator[Callable[[Way], Way]]:
     """Yields what leaves out half of the circumstances, one of them, or two; and what gives rows of one kind in place of several."""
     # The call before is left out last: without it an allocator may hand out the same memory, and a stale answer shows all the same.
-    names = sorted((name for name, _ in reversed(way.values)), key=lambda name: name == BEFORE)
+    names = sorted((name for name, _ in reversed(way.values)), key=lambda name: name == ax.BEFORE)
     half = len(names) // 2
     groups = [names[:half], names[half:]] if len(names) > _FEW else []
     groups += [[name] for name in names]
@@ -333,14 +346,14 @@ def _without(way: Way, names: Sequence[str]) -> Way:
 
 def _asked_plainly(way: Way) -> Way:
     """Returns the way with a gradient that is asked for once, for a varying output gradient."""
-    is_asked = way.get(ASKED) or way.get(GRADIENT)
-    return way.without(ASKED).without(GRADIENT).having(GRADIENT, VARYING) if is_asked else way
+    is_asked = way.get(ax.ASKED) or way.get(ax.GRADIENT)
+    return way.without(ax.ASKED).without(ax.GRADIENT).having(ax.GRADIENT, VARYING) if is_asked else way
 
 
 def _of_kind(way: Way, kind: str) -> Way:
     # Of rows of several kinds the one that shows it may be of another kind than the first.
-    is_of_several = way.get(CONTENTS) == contents.ADVERSARIAL or way.get(OTHERS)
-    return way.without(OTHERS).having(CONTENTS, kind) if is_of_several else way
+    is_of_several = way.get(ax.CONTENTS) == contents.ADVERSARIAL or way.get(ax.OTHERS)
+    return way.without(ax.OTHERS).having(ax.CONTENTS, kind) if is_of_several else way
 
 
 def _counts(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted) -> Violation | None:
@@ -352,24 +365,36 @@ def _counts(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted)
     if not met:
         return None
     if len(met) == 1 and not axes[met[0][0]].is_promised and not _is_meant(space, attempts, axes[met[0][0]], way):
-        if attempted.violations and met[0][0] != DIMS:
+        if attempted.violations and met[0][0] != ax.DIMS:
             attempts.notes.append(
                 f"with {way.words} the answers are none that the name promises; {judging(way)} judges them all the same"
             )
         return None
+    if way.get(ax.SHARED_MASK) and not _takes_one_mask(attempts, way):
+        return None
     if attempted.violations:
         return attempted.violations[0]
-    is_promised = all((name in _PROMISED and axes[name].is_promised) or name.startswith(OPERAND) for name, _ in met)
-    is_asked = len(met) > 1 or (met[0][0] in _PROMISED_ALONE and " over " not in met[0][1])
-    return attempted.refused if is_promised and is_asked else None
+    is_promised = all((name in _PROMISED and axes[name].is_promised) or name.startswith(ax.OPERAND) for name, _ in met)
+    is_asked = len(met) > 1 or (met[0][0] in _PROMISED_ALONE and ax.OVER not in met[0][1])
+    is_answer = attempted.refused is not None and attempted.refused.kind is not FindingKind.RAISED
+    is_own = len(met) == 1 and (met[0][0] in (*ax.OWN, ax.BEFORE) or ax.OVER in met[0][1])
+    return attempted.refused if (is_promised and is_asked) or (is_answer and is_own) else None
+
+
+def _takes_one_mask(attempts: Attempts, way: Way) -> bool:
+    """True if one mask for several rows is right in some way: a function need not take one."""
+    others = (words for words in TAKEN_ONCE if words != way.get(ax.SHARED_MASK))
+    return any(_is_right_as(attempts, way.having(ax.SHARED_MASK, words)) for words in others)
 
 
 def _is_meant(space: WaySpace, attempts: Attempts, axis: WayAxis, way: Way) -> bool:
     """True if a value of one axis that nobody promises has one meaning, or if another value of it, or a small matrix, is right."""
-    if axis.name in (DIMS, CALL, *HEADS) or has_one_meaning(space.subject, axis.name):
-        return axis.name != DIMS
+    if axis.name == ax.DIMS:
+        return ax.OVER in way.get(ax.DIMS)
+    if axis.name in (ax.CALL, *ax.HEADS, *ax.OWN) or has_one_meaning(space.subject, axis.name):
+        return True
     others = [way.having(axis.name, value) for value in axis.values[1:] if value != way.get(axis.name)]
-    small = way.having(COLUMNS, _SMALL[1]).having(ROWS, _SMALL[0])
+    small = way.having(ax.COLUMNS, _SMALL[1]).having(ax.ROWS, _SMALL[0])
     return any(_is_right_as(attempts, each) for each in (*others, small))
 
 
@@ -377,14 +402,14 @@ def judging(way: Way) -> str:
     """Returns the options of a command that judges a way's options everywhere; an empty text for a way without any."""
     given = dict(way.values)
     words = in_words(WayCalls.declared(given))
-    call = f"--call '{given[CALL].replace(';', ',').replace(':', '=')}'" if CALL in given else ""
+    call = f"--call '{given[ax.CALL].replace(';', ',').replace(':', '=')}'" if ax.CALL in given else ""
     return f"--declare {words}" if words else call
 
 
 def _smallest(space: WaySpace, attempts: Attempts, reduced: _Reduced) -> tuple[Way, Attempted, str]:
     """Returns the way with the least sizes that fail, and words for the next smaller ones, at which it is right."""
     way, attempted, right = reduced.way, reduced.attempted, []
-    for name in (COLUMNS, ROWS):
+    for name in (ax.COLUMNS, ax.ROWS):
         if not way.get(name):
             continue
         values = next(axis.values for axis in space.axes if axis.name == name)
@@ -430,17 +455,22 @@ def _space_of(subject: Subject, only: Collection[str] = ()) -> WaySpace | Outcom
     setting = subject.setting
     columns = 40 if setting.has_heads else 129
     bits = ordinary_rows(3, columns if setting.takes(columns) else 1, setting.fmt, setting.seed)
-    called = call_on(subject, bits)
-    if called.fatal or called.output is None:
-        return Outcome(fatal=called.fatal)
+    with offered() as configurations:
+        called = call_on(subject, bits)
+        if called.fatal or called.output is None:
+            return Outcome(fatal=called.fatal)
+        if configurations and setting.takes(_WIDE):
+            # Their pruning may leave others for wide rows.
+            call_on(subject, ordinary_rows(1, _WIDE, setting.fmt, setting.seed))
     carried = _carried(subject, bits)
     if isinstance(carried, Outcome) and (carried.violations or carried.fatal):
         return carried
-    if GRADIENT in only and (isinstance(carried, Outcome) or not carried.carries_gradient):
+    if ax.GRADIENT in only and (isinstance(carried, Outcome) or not carried.carries_gradient):
         return Outcome(skipped=carried.note or f"{NOTHING_TO_TRY}its answer carries no gradient")
     space = replace(
         WaySpace(subject, note=carried.note) if isinstance(carried, Outcome) else carried,
-        taken_dimensions=MOST_DIMENSIONS,
+        taken_dimensions=ax.MOST_DIMENSIONS,
+        configurations=(*configurations,),
     )
     return replace(space, taken_dimensions=max((n for n in (2, 3, 4) if n == 2 or _is_right(space, n)), default=2))
 
@@ -449,7 +479,7 @@ def _is_right(space: WaySpace, dimensions: int) -> bool:
     """True if the code has to do with numbers of dimensions, and the answer for ordinary rows of so many is right."""
     has_to_do = any(map(space.source.mentions, _OF_DIMENSIONS))
     is_due = has_to_do or dimensions <= space.subject.setting.declaration.dimensions
-    way = Way(((DIMS, str(dimensions)),))
+    way = Way(((ax.DIMS, str(dimensions)),))
     return (
         is_due
         and dimensions <= space.most_dimensions

@@ -1,11 +1,13 @@
-"""Layouts of a call's operands: of one while the others are packed, and of queries, keys and values together."""
+"""Layouts of a call's operands: of one while the others are packed, of heads together, and of one mask for several rows or heads."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
+from oracles.formats import Bits, Format, decode, encode
 from softcheck.operations.operation import Operation, without_layout
 from softcheck.probes.space import strides
 
@@ -112,3 +114,54 @@ HEADS: Mapping[str, Lay] = {
     "in-one-projection": partial(_projected, fused=True),
 }
 """Layouts of queries, keys and values together."""
+
+
+_HIDDEN_EVERY = 3
+OF_ALL_HEADS = "one for all of a batch"
+_SHARED: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    OF_ALL_HEADS: lambda mask: mask[:, :1],
+    f"{OF_ALL_HEADS} expanded": lambda mask: mask[:, :1],
+    f"{OF_ALL_HEADS} and its queries expanded": lambda mask: mask[:, :1, :1],
+    "one for all": lambda mask: mask[(slice(1),) * max(1, mask.dim() - 2)],
+    "one without leading dimensions": lambda mask: mask[(0,) * max(1, mask.dim() - 2)],
+    "one expanded": lambda mask: mask[(slice(1),) * max(1, mask.dim() - 2)],
+}
+"""Ways to pass a mask that is the same for several rows; the last dimension of softmax's, and the last two of attention's, are its own.
+
+In those that expand it has all dimensions in full, some of them with a stride of 0.
+"""
+SHARED = (*_SHARED,)
+TAKEN_ONCE = tuple(words for words in SHARED if "expanded" not in words)
+
+
+def with_shared_masks(given: Mapping[str, Any], words: str) -> Mapping[str, Any]:
+    """Returns the operands of a call with one mask for several rows. What follows it in memory hides what it does not hide.
+
+    Raises ValueError for masks that are not equal.
+    """
+    found = {**packed_all(given)}
+    for name in (name for name in given if without_layout(name) in MASKS):
+        mask, share = given[name], _SHARED[words]
+        one = share(mask)
+        if not torch.equal(one.broadcast_to(mask.shape), mask):
+            raise ValueError("the rows' masks are not equal")
+        is_bool = mask.dtype == torch.bool
+        others = ~mask if is_bool else torch.where(mask == -torch.inf, 0.0, -torch.inf).to(mask.dtype)
+        share(others).copy_(one)
+        found[name] = share(others) if words in TAKEN_ONCE else share(others).expand_as(mask)
+    return found
+
+
+def rows_of_shared(bits: Bits, fmt: Format, rows_of_one: int, parameters: Mapping[str, Any]) -> Bits:
+    """Returns rows of which as many one after the other have one mask: every third column is hidden, another one for each mask."""
+    values = decode(bits, fmt)
+    values = np.where(np.isneginf(values), 0.0, values)
+    of_mask, columns = np.arange(len(values)) // rows_of_one, np.arange(values.shape[1])
+    if parameters.get("masked", 1.0):
+        # What a mask hides from single queries depends on the first logit.
+        values[:, 0] = values[of_mask * rows_of_one, 0]
+        values[(columns[None] + of_mask[:, None]) % _HIDDEN_EVERY == 0] = -np.inf
+    if parameters.get("biased"):
+        # A bias with numbers is drawn from a row, so that equal ones belong to equal rows.
+        values = values[of_mask * rows_of_one]
+    return encode(values, fmt)

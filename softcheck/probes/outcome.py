@@ -117,15 +117,9 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """True if the process can't continue after the trial: it ended, or its device can't be used any more."""
     note: str | None = None
     """A remark on what the trial saw and nobody promises."""
-    tried: tuple[int, ...] = ()
-    """Sizes that a probe over many sizes tried; ``violations`` then holds each kind at its smallest failing size."""
-    failing: dict[FindingKind, tuple[int, ...]] = {}
-    """Sizes that broke a promise, by kind."""
-    judged_shapes: dict[str, str] = {}
-    """Shapes of the calls at these sizes, by kind, as ``softcheck.probes.judged_shapes`` writes them."""
-    shapes: tuple[tuple[int, int], ...] = ()
-    """Rows and columns that a probe over shapes tried, each once."""
-    failing_shapes: dict[FindingKind, tuple[tuple[int, int], ...]] = {}
+    tried: tuple[tuple[int, int], ...] = ()
+    """Rows and columns of each shape that was judged, once."""
+    failing: dict[FindingKind, tuple[tuple[int, int], ...]] = {}
     """Shapes that broke a promise, by kind; ``violations`` holds each kind at the shape of fewest elements."""
     paths: tuple[str, ...] = ()
     """The name of each shape's path, "" if it is unknown; none if nothing was explored."""
@@ -142,7 +136,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     counts_all_calls: bool = False
     """True if every call's lines are counted, as from Python 3.12 on; set by the trial that looked for regimes."""
     is_cut: bool = False
-    """True if the trial's limit of time, or the device's memory, left out some of its calls or all of them."""
+    """True if the trial's budget, or the device's memory, left out some of its calls or all of them."""
     arithmetic: KernelArithmetic | None = None
     """The arithmetic of the kernels that the trial called, if it read them."""
     sampled: RandomRows | None = None
@@ -198,8 +192,10 @@ class Conclusion(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Ways on from conditions that the trials' calls took."""
     counts_all_calls: bool = False
     """True if every call's lines are counted."""
-    judged_shapes: dict[str, str] = {}
-    """Shapes that a probe over sizes or shapes judged, by kind, as ``softcheck.probes.judged_shapes`` writes them."""
+    tried: tuple[tuple[int, int], ...] = ()
+    """Rows and columns of each shape that a probe over shapes judged."""
+    failing: dict[FindingKind, tuple[tuple[int, int], ...]] = {}
+    """Shapes that broke a promise, by kind."""
 
 
 def coverage_of(conclusions: Iterable[Conclusion]) -> Coverage | None:

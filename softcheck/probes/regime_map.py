@@ -1,24 +1,26 @@
-"""The regimes of a variant: shapes on which its calls take the same path, as exploration finds them."""
+"""The regimes of a variant: shapes on which its calls take the same path, as exploration finds them, and what is tried in each."""
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice, zip_longest
 
 import numpy as np
 
-from softcheck.facts import Where
 from softcheck.probes.base import Subject
 from softcheck.probes.outcome import SeenRegime
-from softcheck.probes.shape_plan import ROW_COUNTS, WIDTHS_OF_MODELS, Shape, Space
-from softcheck.probes.shape_predicate import EVERYWHERE, shapes_where
+from softcheck.probes.predicate import EVERYWHERE, Shape, shapes_where
+from softcheck.probes.shape_plan import ROW_COUNTS, WIDTHS_OF_MODELS, Space, interleaved, numbers_of
+from softcheck.probes.walk import Stop
 from softcheck.variants.exploration import explore
 from softcheck.variants.signatures import CallPath, GridSize, Launch, LaunchConstant, Rule, rules_of
-from softcheck.variants.source import Source
+from softcheck.variants.source import Source, source_of
 
-_SECONDS, _LEAST_SHARE = 1.0, 0.2
+_CALLS, _LEAST_SHARE = 6000, 0.2
+"""Calls that an exploration makes, and the least part of them where many variants share a budget."""
 _LEAST_TILE = 16
+_MOST_IN_A_REGIME = 48
 _MOST_MODULUS, _MOST_RESIDUES = 32, 100
 _MOST_MODULI = 12
 _MOST_MULTIPLE = 7
@@ -32,41 +34,20 @@ _OF_ITS_OWN = GridSize(None)
 class Regime:
     """Explored shapes on one path."""
 
+    seen: SeenRegime
+    """Several paths belong to it where a constant equals a size by chance."""
     shapes: tuple[Shape, ...]
     """Ascending by elements."""
-    launches: tuple[Launch, ...]
-    operations: tuple[str, ...]
-    """Operations of torch."""
-    paths: frozenset[str]
-    """Names of the paths of its shapes: several, where a constant equals a size by chance."""
-    where: Where
-    """A predicate that holds for these of all explored shapes."""
+    kernels: frozenset[str]
+    tile: int | None
+    """The largest constant of a launch that does not follow the input's size and may be a tile's width."""
     programs: float
     """Programs of a call for each of its rows, as many as the largest share of an explored call, and at most 1."""
 
-    def seen(self) -> SeenRegime:
-        """The regime in a form that travels between processes."""
-        return SeenRegime(
-            words="all shapes" if self.where == EVERYWHERE else self.where.words(),
-            where=self.where,
-            launches=tuple(map(str, self.launches)) or self.operations,
-            paths=tuple(sorted(self.paths)),
-            narrowest=self.shapes[0],
-        )
 
-    @property
-    def tile(self) -> int | None:
-        """The largest constant of a launch that does not follow the input's size and may be a tile's width."""
-        constants = chain.from_iterable(launch.constants for launch in self.launches)
-        found = [
-            c.value for c in constants if c.follows is None and isinstance(c.value, int) and c.value >= _LEAST_TILE
-        ]
-        return max(found, default=None)
-
-
-def regimes_of(subject: Subject, source: Source, space: Space, rng: np.random.Generator) -> list[Regime]:
+def regimes_of(subject: Subject, source: Source, space: Space) -> list[Regime]:
     """Explores a variant and returns its regimes, those of the smallest shapes first."""
-    rows, columns = _grid(space, rng)
+    rows, columns = _grid(space)
     found = explore(
         subject.variant.function,
         source,
@@ -76,7 +57,7 @@ def regimes_of(subject: Subject, source: Source, space: Space, rng: np.random.Ge
         rows=rows,
         columns=columns,
         most_elements=max(space.most_elements, 2**24 // subject.setting.operation.per_logit(max(columns))),
-        seconds=_SECONDS * max(_LEAST_SHARE, subject.setting.time_share) * subject.setting.slowness,
+        most_calls=round(_CALLS * max(_LEAST_SHARE, subject.setting.time_share)),
     )
     return _regimes({Shape(*shape): path for shape, path in found.items()})
 
@@ -85,15 +66,92 @@ def paths_of(subject: Subject, source: Source, shapes: Sequence[Shape]) -> Mappi
     """Maps shapes to the paths that calls on them take, as far as these are found."""
     most = max((shape.elements for shape in shapes), default=0)
     function, dtype, device = subject.variant.function, subject.setting.dtype, subject.device
-    seconds = _SECONDS / 2 * subject.setting.slowness
-    found = explore(function, source, dtype, device, shapes=shapes, most_elements=most, seconds=seconds)
+    found = explore(function, source, dtype, device, shapes=shapes, most_elements=most, most_calls=_CALLS)
     return {Shape(*shape): path for shape, path in found.items()}
 
 
-def _grid(space: Space, rng: np.random.Generator) -> tuple[list[int], list[int]]:
+def in_regimes(space: Space, regimes: Sequence[Regime]) -> Iterator[Stop]:
+    """In each regime its narrowest shapes, 1 to 8 tiles more than these have, and random shapes."""
+    return interleaved([list(islice(_in_regime(regime, space), _MOST_IN_A_REGIME)) for regime in regimes])
+
+
+def _in_regime(regime: Regime, space: Space) -> Iterator[Stop]:
+    shapes = [shape for shape in regime.shapes if space.fits(shape)]
+    if not shapes:
+        return
+    rows, tile = [shape.rows for shape in shapes], regime.tile
+
+    def at(rows: int, columns: int) -> Stop:
+        found = space.at(rows, columns)
+        return replace(found, tile=tile or found.tile, programs=regime.programs)
+
+    def widened(shape: Shape) -> Stop:
+        """With as many rows as a call may hold, if the regime holds so many."""
+        return at(max(shape.rows, min(space.free(shape.columns).rows, max(rows))), shape.columns)
+
+    narrowest = min(shapes, key=lambda shape: shape.columns)
+    # In one column every answer is 1, and in two one logit decides.
+    first = max(shapes, key=lambda shape: (min(shape.columns, 3), -shape.elements))
+    widest = max(shapes, key=lambda shape: shape.columns)
+    yield replace(widened(first), purse="first")
+    if 1 < first.rows < max(rows):
+        # One row more than whole tiles of rows.
+        yield replace(at(first.rows + 1, first.columns), purse="first")
+    yield at(*shapes[0])
+    yield widened(narrowest)
+    counts = space.rng.permutation(8).tolist() if tile is not None else []
+    whole = 0 if tile is None else narrowest.columns // tile * tile
+    ends = [whole + (tile or 1) * (count + 1) + 1 for count in counts]
+    some = [shapes[i] for i in space.rng.integers(0, min(len(shapes), 4 * _MOST_IN_A_REGIME), _MOST_IN_A_REGIME)]
+    # The last shapes on this side of a boundary in rows or in elements are among them.
+    others = [widest, max(shapes, key=lambda shape: (shape.rows, shape.columns)), shapes[-1], *some]
+    for end, shape in zip_longest(ends, others):
+        if end is not None and end <= widest.columns:
+            yield at(first.rows, end)
+            yield at(first.rows, end - 1)
+        if shape is not None:
+            yield at(*shape)
+
+
+_ROWS_ELSEWHERE = 8
+"""Rows of a call of another path than usual, if the path takes so many."""
+_MOST_ROWS, _MOST_COLUMNS = 130, 8193
+_MOST_ROWS_ON_GPU, _MOST_COLUMNS_ON_GPU = 70_000, 65_537
+_MOST_ELSEWHERE = 3
+"""Most sizes of paths that were seen, and most widths that a source's numbers suggest."""
+
+
+def other_sizes(subject: Subject, ordinary: Shape) -> list[Shape]:
+    """Returns sizes of other regimes than an ordinary call's, the smallest of each, and widths beyond numbers of the source.
+
+    What a wrapper keeps, or how it asks for a mode or a thread, may differ between its paths: histories are played in each.
+    """
+    setting, source = subject.setting, source_of(subject.variant.function)
+    on_gpu = setting.on_gpu
+    limit = setting.widest_of(_MOST_COLUMNS_ON_GPU if on_gpu else _MOST_COLUMNS)
+    space = Space(
+        numbers=numbers_of(source.sizes_for(setting.fmt.itemsize), largest=limit),
+        most_columns=limit,
+        most_elements=(2**24 if on_gpu else 2**17) // setting.operation.per_logit(limit),
+        rng=np.random.default_rng([source.digest, setting.seed, 1]),
+    )
+    usual = frozenset(path.name for path in paths_of(subject, source, [ordinary]).values())
+    found = []
+    for regime in regimes_of(subject, source, space):
+        most = max(shape.rows for shape in regime.shapes)
+        fitting = [shape for shape in regime.shapes if space.fits(shape) and shape.columns > 2]
+        if fitting and usual.isdisjoint(regime.seen.paths):
+            found.append(Shape(max(fitting[0].rows, min(_ROWS_ELSEWHERE, most)), fitting[0].columns))
+    kept = [shape for shape in found if shape.rows <= (_MOST_ROWS_ON_GPU if on_gpu else _MOST_ROWS)]
+    wider = [Shape(_ROWS_ELSEWHERE, n + 1) for n in space.numbers if ordinary.columns <= n < limit]
+    drawn = [wider[int(i)] for i in sorted(space.rng.permutation(len(wider))[:_MOST_ELSEWHERE])]
+    return [shape for shape in dict.fromkeys([*kept[:_MOST_ELSEWHERE], *drawn]) if space.fits(shape)]
+
+
+def _grid(space: Space) -> tuple[list[int], list[int]]:
     """Row counts and widths, ascending, between which boundaries are looked for."""
     around = [n + d for n in space.numbers for d in (-1, 0, 1)]
-    multiples = [n * int(rng.integers(3, _MOST_MULTIPLE)) for n in space.numbers]
+    multiples = [n * int(space.rng.integers(3, _MOST_MULTIPLE)) for n in space.numbers]
     powers = [2**k + d for k in range(18) for d in (0, 1)]
     columns = {n for n in (*around, *multiples, *powers, *WIDTHS_OF_MODELS) if 0 < n <= space.most_columns}
     rows = {n for n in (*ROW_COUNTS, *around, *powers) if 0 < n <= space.most_elements}
@@ -143,9 +201,24 @@ def _regimes(found: Mapping[Shape, CallPath]) -> list[Regime]:
         shapes = sorted(unsorted, key=lambda shape: (shape.elements, shape))
         path = found[shapes[0]]
         where = shapes_where(list(found), set(shapes)) if len(joined) > 1 else EVERYWHERE
-        names = frozenset(found[shape].name for shape in shapes)
-        programs = min(1.0, max(_programs(found[shape]) / shape.rows for shape in shapes))
-        regimes.append(Regime(tuple(shapes), _told(path.launches, told), path.operations, names, where, programs))
+        launches = _told(path.launches, told)
+        tiles = [c.value for launch in launches for c in launch.constants if c.follows is None]
+        seen = SeenRegime(
+            words="all shapes" if where == EVERYWHERE else where.words(),
+            where=where,
+            launches=tuple(map(str, launches)) or path.operations,
+            paths=tuple(sorted({found[shape].name for shape in shapes})),
+            narrowest=shapes[0],
+        )
+        regimes.append(
+            Regime(
+                seen,
+                tuple(shapes),
+                frozenset(launch.kernel for launch in launches),
+                max((n for n in tiles if isinstance(n, int) and n >= _LEAST_TILE), default=None),
+                min(1.0, max(_programs(found[shape]) / shape.rows for shape in shapes)),
+            )
+        )
     return sorted(regimes, key=lambda regime: regime.shapes[0].elements)
 
 

@@ -1,7 +1,7 @@
 """Names of the probes, known without importing torch, and their modules."""
 
 import importlib
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from softcheck.errors import UsageError, near_matches
 
@@ -13,9 +13,7 @@ PROBES: dict[str, str] = {
     "page_ends": "reads beyond an input or operand that begins or ends where mapped memory does: they fault",
     "unwritten": "results that change with what uninitialised memory held",
     "neighbours": "rows that change when other rows hold NaN, infinities or huge values",
-    "first_rows": "rows beside a first or last row of zeros, sorted numbers or probabilities, by which a wrapper may choose its path",
     "input_untouched": "inputs that are written to, and outputs that are not memory of their own",
-    "shared_masks": "one mask for several rows, heads or batches",
     "empties": "no rows, no columns, and empty slices of larger matrices",
     "sizes": "widths 1 to 1100, around powers of two to 2^17, and to 2^20: which of them fail, as a predicate",
     "regimes": "adversarial rows at the sizes that a kernel's source names: widths, tiles, row counts, elements, magnitudes",
@@ -30,9 +28,6 @@ PROBES: dict[str, str] = {
     "appended_masks": "-inf columns before, between and behind the others, across block sizes",
     "keys": "attention's keys in another order, and other numbers in those that a query does not see",
     "fusion": "kernels compiled with and without fused multiply and add",
-    "launch_options": "num_warps from 1 to 16, and splits from 1 to 7, where they can be passed, and each configuration of autotuned kernels",
-    "torch_options": "dim= over other dimensions than the last, dtype= of a wider type, and calls after one with another option",
-    "torch_transforms": "functions mapped by torch.vmap, and modules that were copied, saved, cast, or set to training",
     "meetings": "circumstances that meet: sizes, dimensions, layouts, contents, options, gradients, modes and earlier calls",
     "arithmetic": "compiled kernels that compute otherwise than declared, read off their PTX",
     "volume": "every value in adversarial rows, and fresh random rows of every family: some 10^9 elements on a GPU",
@@ -45,50 +40,76 @@ PROBES: dict[str, str] = {
 _PLACES: dict[str, str] = {
     **{name: f"relations:{name.upper()}" for name in ("batch_invariance", "shifts", "permutations", "appended_masks")},
     **{name: f"memory.{name}" for name in ("guard_bands", "page_ends", "unwritten", "addresses")},
+    **{name: f"sweeps:{name.upper()}" for name in ("sizes", "grid_limits", "shapes", "batches")},
     "histories": "histories.search",
 }
 """Modules and constants of probes that share a module, or stand in a folder."""
 
-SLICES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "layouts": (
+
+class Slice(NamedTuple):
+    """A part of the space of ``meetings``: all axes but these have their plain values."""
+
+    faults: str
+    own: tuple[str, ...]
+    """Axes without which a function has nothing to try."""
+    beside: tuple[str, ...]
+    """Axes that these meet."""
+
+
+SLICES: dict[str, Slice] = {
+    "layouts": Slice(
         "strides, offsets and base addresses that are ignored",
-        ("columns", "rows", "contents", "dims", "layout", "offset"),
+        ("dims", "layout", "offset"),
+        ("columns", "rows", "contents"),
     ),
-    "gradients": (
+    "gradients": Slice(
         "gradients that are not those of the exact backward, where outputs carry one",
-        ("columns", "rows", "contents", "dims", "layout", "offset", "layout of ", "gradient", "asked"),
+        ("gradient", "asked"),
+        ("columns", "rows", "contents", "dims", "layout", "offset", "layout of "),
     ),
-    "options": (
+    "options": Slice(
         "masks, scales, smoothing and other options that calls leave at their defaults",
         (
-            *(
-                "columns",
-                "rows",
-                "contents",
-                "before",
-                "call",
-                "masked",
-                "biased",
-                "causal",
-                "window",
-                "groups",
-                "sink",
-                "scale",
-            ),
-            *("temperature", "softcap", "ignore_index", "label_smoothing", "weight", "z_loss", "reduction"),
+            *("call", "masked", "biased", "causal", "window", "groups", "sink", "scale", "temperature", "softcap"),
+            *("ignore_index", "label_smoothing", "weight", "z_loss", "reduction"),
         ),
+        ("columns", "rows", "contents", "before"),
     ),
-    "head_shapes": (
+    "head_shapes": Slice(
         "attention of other numbers of queries than keys, long heads, other head dimensions",
-        ("columns", "contents", "queries", "head_dim", "groups"),
+        ("queries", "head_dim", "groups"),
+        ("columns", "contents"),
     ),
-    "operand_layouts": (
+    "operand_layouts": Slice(
         "one operand of a call, or out=, at other strides than the others, and heads as a projection leaves them",
-        ("layout", "offset", "layout of ", "out"),
+        ("layout of ", "out"),
+        ("layout", "offset"),
+    ),
+    "shared_masks": Slice(
+        "one mask for several rows, heads or batches", ("shared mask",), ("dims", "call", "masked", "biased")
+    ),
+    "first_rows": Slice(
+        "rows beside a first and last row of zeros, sorted numbers or probabilities, by which a wrapper may choose its path",
+        ("rows like",),
+        ("columns", "rows"),
+    ),
+    "launch_options": Slice(
+        "num_warps from 1 to 16, and splits from 1 to 7, where they can be passed, and each configuration of autotuned kernels",
+        ("num_warps", "splits", "configuration"),
+        ("columns",),
+    ),
+    "torch_options": Slice(
+        "dim= over other dimensions than the last, dtype= of a wider type, and calls after one with another option",
+        ("dims", "dtype", "before"),
+        ("columns", "rows"),
+    ),
+    "torch_transforms": Slice(
+        "functions mapped by torch.vmap, and modules that were copied, saved, cast, or set to training",
+        ("vmap", "module"),
+        ("columns",),
     ),
 }
-"""Parts of the space of ``meetings`` by name: the faults that each looks for, and the axes on which it has values that are not
-plain. A report runs the whole space, and a slice where it is asked for by name."""
+"""Slices by name. A report runs the whole space, and a slice where it is asked for by name."""
 
 Effort = Literal["quick", "normal", "thorough"]
 """How much probes try: the few trials that show most, what a report makes, or calls of ways in the thousands."""
@@ -131,7 +152,7 @@ def load(name: str) -> "Probe":
     if check_name(name) in SLICES:
         from softcheck.probes.meetings import Meetings
 
-        return Meetings(SLICES[name][1])
+        return Meetings(SLICES[name])
     module, _, constant = _PLACES.get(name, name).partition(":")
     probe: Probe = getattr(importlib.import_module(f"softcheck.probes.{module}"), constant or "PROBE")
     return probe
@@ -147,7 +168,7 @@ def check_name(name: str) -> str:
 def described() -> dict[str, str]:
     """Returns the faults that each probe and each slice looks for, by name."""
     slices = {
-        name: f"{faults}: meetings of {', '.join(map(str.strip, axes))} alone"
-        for name, (faults, axes) in SLICES.items()
+        name: f"{part.faults}: meetings of {', '.join(map(str.strip, (*part.own, *part.beside)))} alone"
+        for name, part in SLICES.items()
     }
     return {**PROBES, **slices}

@@ -1,15 +1,18 @@
-"""Shapes on both sides of the sizes at which a kernel may change its ways. Imports no torch.
+"""Shapes on both sides of the sizes at which a kernel may change its ways.
 
 A number in a kernel's source may be a width, a row count or a number of elements from which another path is taken, or
 the columns of a tile. Each is tried as each.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, pairwise, zip_longest
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from itertools import chain, islice, pairwise, zip_longest
+from typing import TypeVar
 
 import numpy as np
+
+from softcheck.probes.predicate import Shape
+from softcheck.probes.walk import Stop
 
 COMMON = (32, 128, 1024, 4096)
 """Widths of tiles and limits of paths that many kernels have, for numbers that stand in another package's source."""
@@ -25,38 +28,31 @@ ROW_COUNTS = (*range(1, 10), *(15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129
 
 _TILES = 8
 """Numbers of tiles from 1 to 8 leave every remainder modulo 2, 3, 4 and 8."""
-
 _LEAST_TILE, _MOST_TILE = 16, 16384
 _LEAST_OF_ELEMENTS = 2048
 _MOST_NUMBERS = 28
 _MOST_ROWS_OF_A_PROGRAM = 64
+_MOST_AROUND = 60
 
 
-class Shape(NamedTuple):
-    """An input's size."""
-
-    rows: int
-    columns: int
-
-    @property
-    def elements(self) -> int:
-        """Rows times columns."""
-        return self.rows * self.columns
-
-    def __str__(self) -> str:
-        return f"{self.rows} x {self.columns}"
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """The numbers to plan with, and the sizes that may be tried."""
+    """The numbers to plan with, the sizes that may be tried, and the adversarial rows of a shape."""
 
     numbers: tuple[int, ...]
     """Ascending; ``numbers_of`` makes them."""
-    most_columns: int
-    most_elements: int
     own: tuple[int, ...] = ()
     """Those of the numbers that the source itself holds."""
+    most_columns: int
+    most_elements: int
+    rng: np.random.Generator
+    rows: int = 0
+    """Adversarial rows for a shape whose row count is free."""
+    least_rows: int = 0
+    most_batch: int = 0
+    """Elements of a call whose row count is free; there are ``least_rows`` rows in any case."""
+    calls: int = 0
+    """Calls with one row each."""
 
     @property
     def tiles(self) -> list[int]:
@@ -68,19 +64,25 @@ class Space:
         """Numbers that may be widths or row counts from which another path is taken."""
         return [n for n in self.numbers if n < self.most_columns]
 
-    def tile_below(self, columns: int) -> int:
-        """The largest tile of which a row has at least two, or a quarter of the row."""
-        return max((t for t in self.tiles if 2 * t <= columns), default=max(1, columns // 4))
-
     def fits(self, shape: Shape) -> bool:
         """True if the shape has elements, and no more than may be tried."""
         return shape.rows > 0 and 0 < shape.columns <= self.most_columns and shape.elements <= self.most_elements
 
-    def representatives(self, rng: np.random.Generator) -> list[int]:
+    def free(self, columns: int) -> Shape:
+        """As many rows of this width as a call may hold."""
+        return Shape(max(self.least_rows, min(self.rows, self.most_batch // columns)), columns)
+
+    def at(self, rows: int, columns: int) -> Stop:
+        """The shape with the largest tile of which a row has at least two, or a quarter of the row."""
+        tile = max((t for t in self.tiles if 2 * t <= columns), default=max(1, columns // 4))
+        return Stop(Shape(rows, columns), tile=tile)
+
+    def representatives(self) -> list[int]:
         """Columns on both sides of each boundary, and a random width between any two boundaries; ascending."""
         edges = [1, *self.boundaries, self.most_columns]
-        between = (int(rng.integers(low, high)) for low, high in pairwise(edges) if low < high)
-        return sorted({n for n in chain(between, _around(self.boundaries), (1, 2)) if n <= self.most_columns})
+        between = (int(self.rng.integers(low, high)) for low, high in pairwise(edges) if low < high)
+        around = (n + d for n in self.boundaries for d in (-1, 0, 1))
+        return sorted({n for n in chain(between, around, (1, 2)) if 0 < n <= self.most_columns})
 
 
 def numbers_of(sizes: Iterable[int], *, largest: int) -> tuple[int, ...]:
@@ -89,78 +91,82 @@ def numbers_of(sizes: Iterable[int], *, largest: int) -> tuple[int, ...]:
     return tuple(sorted(dict.fromkeys([*own, *COMMON][:_MOST_NUMBERS])))
 
 
-def around_boundaries(space: Space) -> Iterator[int]:
-    """Widths one below, at and one above each boundary, around its double, and beyond it by each smaller number."""
+def widths(space: Space) -> Iterator[Stop]:
+    """Widths one below, at and one above each boundary, around its double, and beyond it by each smaller number; then others."""
     own = sorted({n for n in space.own if n < space.most_columns}, reverse=True)
     beyond = interleaved([[n + m for m in own if 1 < m < n] for n in own])
     around = interleaved([(n, n + 1, n - 1) for n in space.boundaries])
-    yield from interleaved([list(around), list(beyond)])
-    yield from interleaved([(2 * n, 2 * n + 1) for n in space.boundaries])
+    doubled = interleaved([(2 * n, 2 * n + 1) for n in space.boundaries])
+    found = chain(interleaved([list(around), list(beyond)]), doubled)
+    chosen = dict.fromkeys([*islice(found, _MOST_AROUND), *space.representatives()])
+    return (space.at(*space.free(columns)) for columns in chosen if columns)
 
 
-def tiled(space: Space, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
-    """Widths of 1 to 8 tiles beyond each boundary, each with the tile's columns. The last tile is whole or not."""
+def tiles(space: Space) -> Iterator[Stop]:
+    """Widths of 1 to 8 tiles beyond each boundary. The last tile is whole or not."""
     plans = []
     for start in (0, *space.boundaries):
         for tile in space.tiles:
             if (start and tile > start) or start + tile > space.most_columns:
                 continue
-            counts = rng.permutation(_TILES) + start // tile
-            ends = rng.permuted(np.resize([1, tile, tile - 1, tile // 2 + 1], (2, _TILES)), axis=1)
-            widths = [int(count * tile + end) for of_each in ends for count, end in zip(counts, of_each, strict=True)]
-            plans.append([(width, tile) for width in widths if width > start])
-    yield from interleaved(plans)
+            counts = space.rng.permutation(_TILES) + start // tile
+            ends = space.rng.permuted(np.resize([1, tile, tile - 1, tile // 2 + 1], (2, _TILES)), axis=1)
+            found = [int(count * tile + end) for of_each in ends for count, end in zip(counts, of_each, strict=True)]
+            plans.append([(width, tile) for width in found if width > start])
+    return (Stop(space.free(width), tile=tile) for width, tile in interleaved(plans))
 
 
-def tall(space: Space, rng: np.random.Generator) -> Iterator[Shape]:
+def single_rows(space: Space) -> Iterator[Stop]:
+    """One width in calls of each adversarial row alone, then other widths in few calls of 1, 2 and 3 rows."""
+    found = space.representatives()
+    yield replace(space.at(1, min(found, key=lambda n: abs(n - 300))), calls=space.calls)
+    for rows in (1, 2, 3):
+        yield from (replace(space.at(rows, n), calls=8) for n in space.rng.permutation(found).tolist())
+
+
+def tall(space: Space) -> Iterator[Stop]:
     """Row counts around each boundary and around powers of two, with few columns and with many."""
     counts = [*interleaved([(n, n + 1, n - 1) for n in space.boundaries]), *ROW_COUNTS]
-    few = [Shape(rows, int(rng.choice((1, 2, 3, 4, 5, 6, 7, 8, 40, 130)))) for rows in counts]
-    few = list(interleaved([few, [Shape(rows, 3) for rows in counts[: 3 * len(space.boundaries)]]]))
+    few = [(rows, int(space.rng.choice((1, 2, 3, 4, 5, 6, 7, 8, 40, 130)))) for rows in counts]
+    few = list(interleaved([few, [(rows, 3) for rows in counts[: 3 * len(space.boundaries)]]]))
     # One boundary of rows and another one of columns, the smallest first.
     edges = [n for n in space.boundaries if n >= _LEAST_TILE]
-    both = sorted((Shape(rows, columns + 1) for rows in edges for columns in edges), key=lambda shape: shape.elements)
-    yield from interleaved([few, both, _at_products(space)])
-    widths = [1, 3, 8, *space.representatives(rng)]
-    between = [*space.representatives(rng), *ROW_COUNTS]
-    yield from (Shape(rows, columns) for columns in rng.permutation(widths).tolist() for rows in between)
-
-
-def _at_products(space: Space) -> list[Shape]:
-    """As many rows as two numbers' product, and one more: the rows of a program, say, times the most programs."""
+    both = sorted(((rows, columns + 1) for rows in edges for columns in edges), key=lambda shape: shape[0] * shape[1])
+    # As many rows as two numbers' product, and one more: the rows of a program, say, times the most programs.
     pairs = {a * b for a in space.boundaries if 1 < a <= _MOST_ROWS_OF_A_PROGRAM for b in space.boundaries if b > a}
-    return [Shape(rows, 3) for product in sorted(pairs) for rows in (product + 1, product)]
+    products = [(rows, 3) for product in sorted(pairs) for rows in (product + 1, product)]
+    found = [1, 3, 8, *space.representatives()]
+    between = [*space.representatives(), *ROW_COUNTS]
+    others = ((rows, columns) for columns in space.rng.permutation(found).tolist() for rows in between)
+    return (space.at(*shape) for shape in chain(interleaved([few, both, products]), others))
 
 
-def many_elements(space: Space, rng: np.random.Generator) -> Iterator[Shape]:
+def many_elements(space: Space) -> Iterator[Stop]:
     """Shapes with as many elements as a number says, with fewer and with more; of few long rows first."""
     numbers = [n for n in space.numbers if _LEAST_OF_ELEMENTS <= n <= space.most_elements // 2]
-    widths = sorted({space.most_columns, *space.representatives(rng), 8}, reverse=True)
+    found = sorted({space.most_columns, *space.representatives(), 8}, reverse=True)
     plans = []
     for number in numbers:
         of_number = []
-        for width in [w for w in widths if w <= number // 2] or [1]:
+        for width in [w for w in found if w <= number // 2] or [1]:
             rows = -(-number // width)
-            of_number += [Shape(rows + 1, width), Shape(rows, width), Shape(rows - 1, width), Shape(2 * rows, width)]
+            of_number += [(rows + 1, width), (rows, width), (rows - 1, width), (2 * rows, width)]
         # One row more than whole chunks have, whatever rows a chunk has.
-        chunked = [Shape(rows, -(-number // rows) + 1) for rows in (17, 33, 257, 1025, 4097)]
+        chunked = [(rows, -(-number // rows) + 1) for rows in (17, 33, 257, 1025, 4097)]
         plans.append([*of_number[:2], *chunked, *of_number[2:]])
-    yield from interleaved(plans)
+    return (space.at(*shape) for shape in interleaved(plans))
 
 
-def anywhere(space: Space, rng: np.random.Generator) -> Iterator[Shape]:
+def anywhere(space: Space) -> Iterator[Stop]:
     """Random shapes without end, every second one of a model's width."""
+
+    def log_uniform(most: int) -> int:
+        return max(1, int(most ** space.rng.random()))
+
     while True:
-        columns = int(rng.choice(WIDTHS_OF_MODELS)) if rng.random() < 0.5 else _log_uniform(rng, space.most_columns)
-        yield Shape(_log_uniform(rng, max(1, min(2**16, space.most_elements // columns))), columns)
-
-
-def _log_uniform(rng: np.random.Generator, most: int) -> int:
-    return max(1, int(most ** rng.random()))
-
-
-def _around(numbers: Sequence[int]) -> list[int]:
-    return sorted({n + d for n in numbers for d in (-1, 0, 1) if n + d > 0})
+        is_model = space.rng.random() < 0.5
+        columns = int(space.rng.choice(WIDTHS_OF_MODELS)) if is_model else log_uniform(space.most_columns)
+        yield space.at(log_uniform(max(1, min(2**16, space.most_elements // columns))), columns)
 
 
 Item = TypeVar("Item")

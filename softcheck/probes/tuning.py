@@ -37,6 +37,28 @@ def watching(act: Callable[[Any, list[Any]], Any | None]) -> Iterator[None]:
 
 
 @contextmanager
+def offered() -> Iterator[dict[str, None]]:
+    """Notes the configurations that autotuned kernels would choose from, in words."""
+    found: dict[str, None] = {}
+
+    def note(_: Any, configs: list[Any]) -> None:
+        found.update(dict.fromkeys(map(str, configs) if len(configs) > 1 else ()))
+
+    with watching(note):
+        yield found
+
+
+def in_configuration(function: Callable[..., Any], words: str) -> Callable[..., Any]:
+    """Returns the function with its autotuned kernels in the configuration of these words, where they offer it."""
+
+    def called(*given: Any) -> Any:
+        with watching(lambda _, configs: next((each for each in configs if str(each) == words), None)):
+            return function(*given)
+
+    return called
+
+
+@contextmanager
 def untuned() -> Iterator[None]:
     """Makes autotuned kernels forget their tuning before their first launch in here, as if it were a first call."""
     seen: set[int] = set()

@@ -18,7 +18,16 @@ from softcheck.operations.operation import Parameter
 from softcheck.probes.registry import MEETINGS, SLICES
 from softcheck.report.computed_causes import of_computed
 from softcheck.report.evidence import Evidence, cause_of
-from softcheck.report.input_causes import of_magnitudes, of_masked_rows, of_rounding, of_shapes, of_values, of_widths
+from softcheck.report.input_causes import (
+    OF_SPECIAL_ROWS,
+    OF_TRANSFORMS,
+    of_magnitudes,
+    of_masked_rows,
+    of_rounding,
+    of_shapes,
+    of_values,
+    of_widths,
+)
 from softcheck.report.model import Cause, Finding
 
 
@@ -62,6 +71,13 @@ def causes_of(
     return tuple(cause for *_, cause in sorted(found, key=lambda each: each[:2]))
 
 
+def _of_axes(axes: Sequence[str], name: str) -> Callable[[Evidence], Cause]:
+    """Tells the cause of all wrong values in circumstances of some axes."""
+    return lambda evidence: cause_of(
+        [f for f in evidence.findings if f.kind not in _ENDED and not f.facts.way.keys().isdisjoint(axes)], name
+    )
+
+
 def _is_write(finding: Finding) -> bool:
     """True for a write out of bounds on an input that other calls see too."""
     return finding.kind is FindingKind.OUT_OF_BOUNDS_WRITE and finding.probe not in _OF_THEIR_OWN
@@ -72,13 +88,6 @@ _OF_THEIR_OWN = frozenset({"addresses", "invalid_targets"})
 
 _ENDED = frozenset({FindingKind.CRASH, FindingKind.TIMEOUT, FindingKind.OUT_OF_MEMORY})
 """Kinds of calls that came to no answer, which tell nothing of values."""
-
-
-def _of_probe(probe: str, *, of_values: bool = True) -> Callable[[Evidence], Cause]:
-    """Tells the cause that bears a probe's name, of all its findings, or of those that tell something of values."""
-    return lambda evidence: cause_of(
-        [f for f in evidence.of_probes(probe) if not (of_values and f.kind in _ENDED)], probe
-    )
 
 
 def _writes(evidence: Evidence) -> Cause:
@@ -138,7 +147,7 @@ def _meetings(evidence: Evidence) -> Cause | None:
 
 def _ignored_dimensions(evidence: Evidence) -> Cause | None:
     """Answers over another dimension that are those over the last one."""
-    found = [f for f in evidence.of_probes("torch_options") if f.facts.way.get("answers_of") == "the last dimension"]
+    found = [f for f in evidence.findings if f.facts.way.get("answers_of") == "the last dimension"]
     options = dict.fromkeys(f.facts.way["option"] for f in found)
     return cause_of(found, "ignored_dimension", options=" and ".join(options))
 
@@ -203,7 +212,7 @@ def _together(groups: list[list[Finding]]) -> list[list[Finding]]:
 _BY_SIZE = 2
 _SUPPOSED: tuple[tuple[int, Callable[[Evidence], Cause | None]], ...] = (
     (1, _other_operation),
-    (3, _of_probe("invalid_targets", of_values=False)),
+    (3, lambda evidence: cause_of(evidence.of_probes("invalid_targets"), "invalid_targets")),
     (0, _writes),
     (0, _ended),
     (_BY_SIZE, _offsets),
@@ -216,9 +225,9 @@ _SUPPOSED: tuple[tuple[int, Callable[[Evidence], Cause | None]], ...] = (
     (_BY_SIZE, of_widths),
     (_BY_SIZE, of_values),
     (_BY_SIZE, of_shapes),
-    (_BY_SIZE, _of_probe("torch_transforms")),
+    (_BY_SIZE, _of_axes(OF_TRANSFORMS, "torch_transforms")),
     (_BY_SIZE, _ignored_dimensions),
-    (_BY_SIZE, _of_probe("first_rows")),
+    (_BY_SIZE, _of_axes(OF_SPECIAL_ROWS, "first_rows")),
     (_BY_SIZE, _meetings),
 )
 """Suppositions on findings, tried in turn on what those before left, with their ranks: damaged memory first, and what no caller may give last."""

@@ -12,7 +12,7 @@ from softcheck.contract import Violation
 from softcheck.judge.histogram import BINS_PER_OCTAVE, Peak, column_below, distance_below, percentile, upper_edge
 from softcheck.judge.measurement import Extreme, Measurement
 from softcheck.operations.operation import Operation
-from softcheck.probes.judged_shapes import REFUSED, by_kind, together
+from softcheck.probes.judged_shapes import REFUSED, by_kind
 from softcheck.report.content import groups_of
 from softcheck.report.figures import plural
 from softcheck.report.model import Bin, CaseResult, ErrorPeak, Exhaustive, Finding, PeerVerdict, VariantResult, Witness
@@ -144,21 +144,22 @@ def shapes_of(
     is_limited: Callable[[Violation, str], bool],
 ) -> dict[str, str]:
     """Shapes of cases, as far as their rows were run, and of trials over sizes and shapes; what ``is_limited`` is refused."""
+    judged = [(m.rows, case.shape[1]) for case, m in measured]
     failing: dict[str, list[tuple[int, int]]] = {}
     for case, measurement in measured:
         for violation in measurement.violations:
             kind = REFUSED if is_limited(violation, case.id) else violation.kind
             failing.setdefault(kind, []).append((measurement.rows, case.shape[1]))
-    parts = [by_kind(((m.rows, case.shape[1]) for case, m in measured), failing.items())]
     for result in probed:
         limited = {
             shown.violation.kind
             for shown in result.conclusion.findings
             if is_limited(shown.violation, result.case_id(shown.label))
         }
-        of_probe = result.conclusion.judged_shapes.items()
-        parts += [{REFUSED if kind in limited else kind: text} for kind, text in of_probe]
-    return together(parts)
+        judged += result.conclusion.tried
+        for kind, shapes in result.conclusion.failing.items():
+            failing.setdefault(REFUSED if kind in limited else kind, []).extend(shapes)
+    return by_kind(judged, failing.items())
 
 
 def domain_findings(result: Exhausted, ready: Ready, *, of_row: bool) -> tuple[Finding, ...]:

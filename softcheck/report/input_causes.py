@@ -10,9 +10,7 @@ from softcheck.cases.case import Case
 from softcheck.contract import BOUNDED_KINDS, FindingKind
 from softcheck.facts import Sizes, Sweep, Where
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.probes.predicate import PADDED, class_of
-from softcheck.probes.shape_plan import Shape
-from softcheck.probes.shape_predicate import shapes_where
+from softcheck.probes.predicate import PADDED, Shape, class_of, shapes_where
 from softcheck.report.evidence import (
     FEWEST_FAILING,
     FEWEST_WIDTHS,
@@ -35,8 +33,8 @@ _LOW = -32.0
 _NEAR = 2.0**-6
 """Relative error within which an output is that of equal logits, whatever the format: twice bfloat16's spacing and some rounding."""
 
-_OTHERS = frozenset({"torch_transforms", "first_rows"})
-"""Probes that compare a call with one that is right, so that rounding explains none of their findings."""
+OF_TRANSFORMS, OF_SPECIAL_ROWS = ("module", "vmap"), ("rows like",)
+"""Axes of what a function is right without, so that rounding explains none of their findings."""
 
 _OF_OVERFLOW = frozenset({FindingKind.NAN_MISMATCH, FindingKind.INF_MISMATCH, FindingKind.OUT_OF_RANGE})
 
@@ -80,7 +78,8 @@ def of_rounding(evidence: Evidence) -> Cause | None:
     found = [
         f
         for f in evidence.findings
-        if f.kind in BOUNDED_KINDS and (f.probe is None or (f.probe not in _OTHERS and not is_far(f)))
+        if f.kind in BOUNDED_KINDS
+        and (f.probe is None or not (is_far(f) or f.facts.way.keys() & {*OF_TRANSFORMS, *OF_SPECIAL_ROWS}))
     ]
     return cause_of(found, "rounding", steps=" and ".join(steps), dtype=evidence.dtype)
 

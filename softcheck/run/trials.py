@@ -1,10 +1,6 @@
-"""A probe's trials as the worker plans, makes and concludes them.
-
-Limits of time count how fast this process runs Python, of which Triton's interpreter is made: a slow machine would else try less.
-"""
+"""A probe's trials as the worker plans, makes and concludes them."""
 
 import hashlib
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -42,7 +38,6 @@ def probe_replies(request: RunProbe, variant: LoadedVariant, device: torch.devic
         seed=task.seed,
         widest=request.widest,
         time_share=task.time_share,
-        slowness=1.0 if device.type == "cuda" else slowness(),
     )
     probe, trials = _planned(task.probe, setting)
     if request.outcomes is not None:
@@ -147,23 +142,3 @@ def _concluded(name: str, probe: Probe, trials: Sequence[Trial], outcomes: Seque
         lines=tuple(sorted(run)),
         arcs=tuple(sorted(arcs)),
     )
-
-
-_USUAL_SECONDS = 0.0033
-"""Seconds of the processor for the work below on the machine where limits of time were chosen."""
-_MOST = 4.0
-"""A report on a slower machine would take too long to wait for."""
-
-
-def slowness() -> float:
-    """Returns how many times longer Python takes here and now than where limits of time were chosen, from 1 to 4."""
-    return min(_MOST, max(1.0, _seconds() / _USUAL_SECONDS))
-
-
-def _seconds() -> float:
-    """The processor's seconds for a fixed piece of Python: calls, attributes and small objects, as in an interpreter."""
-    begun = time.process_time()
-    kept: dict[int, str] = {}
-    for number in range(25_000):
-        kept[number & 255] = str(number)[-2:]
-    return time.process_time() - begun

@@ -8,6 +8,7 @@ import math
 import time
 from typing import Any
 
+from softcheck.calling import launches
 from softcheck.calling.unable import uninterpretable
 
 MOST_SECONDS = 40.0
@@ -22,7 +23,9 @@ def install(interpreter: Any) -> None:
     set_size, set_place = builder.set_grid_dim, builder.set_grid_idx
 
     def begin_launch(self: Any, *size: int) -> None:
-        self.softcheck_pace = _LaunchPace(math.prod(size))
+        programs = math.prod(size)
+        launches.note_programs(programs)
+        self.softcheck_pace = _LaunchPace(programs)
         set_size(self, *size)
 
     def begin_program(self: Any, *place: int) -> None:

@@ -9,7 +9,6 @@ may not be found. On a GPU the fork pretends one to the variant, since CUDA can'
 import multiprocessing
 import os
 import sys
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -29,13 +28,11 @@ Shape = tuple[int, int]
 
 _MOST_BYTES = 1 << 31
 
-_MARGIN = 0.5
-"""Seconds on the clock for the fork itself."""
-_PATIENCE = 6
-"""Times that the clock may take longer than the child's processor, where other work has the cores too."""
+_HANGS = 10.0
+"""Seconds without another path, after which a call hangs."""
 
-_MANY, _SLOW = 1 << 15, 0.002
-"""A call on so many elements that takes so many seconds is the last on so many."""
+_MANY = 1 << 15
+"""A call on so many elements that launches no kernel computes, and is the last on so many."""
 
 _DEFINED = 1 << 16
 
@@ -50,15 +47,14 @@ def explore(
     rows: Sequence[int] = (),
     columns: Sequence[int] = (),
     most_elements: int,
-    seconds: float,
+    most_calls: int,
 ) -> dict[Shape, CallPath]:
     """Maps shapes to the paths that calls on them take.
 
     These are the given shapes, each of the rows with each of the columns, and boundaries between these. Of two
     neighbouring sizes that take other paths, bisection finds the first size of the second path. A shape on which the
-    function raises, or that has more than ``most_elements``, has no path. Ends after ``seconds`` of the child's processor,
-    or somewhat more than six times as many on the clock, with what was found by then; shapes come in an order that spreads
-    them over the grid. Empty where the platform has no fork.
+    function raises, or that has more than ``most_elements``, has no path. Ends after so many calls, or where one hangs, with what was
+    found by then; shapes come in an order that spreads them over the grid. Empty where the platform has no fork.
     """
     if not hasattr(os, "fork"):
         return {}
@@ -71,7 +67,7 @@ def explore(
             if device.type == "cuda":
                 pretended_gpu.pretend(device, answers)
             explorer = _Explorer(function, source, TORCH_DTYPES[dtype], most_elements, theirs)
-            explorer.run(shapes, rows, columns, time.process_time() + seconds)
+            explorer.run(shapes, rows, columns, most_calls)
         finally:
             # The child runs no code of other threads, and ends without clean-up.
             os._exit(0)
@@ -82,19 +78,19 @@ def explore(
         child.start()
     theirs.close()
     try:
-        return _received(ours, time.monotonic() + _PATIENCE * seconds + _MARGIN)
+        return _received(ours)
     finally:
         child.kill()
         child.join()
         ours.close()
 
 
-def _received(ours: Connection, deadline: float) -> dict[Shape, CallPath]:
-    """Reads what the child sends until it ends or the time is over."""
+def _received(ours: Connection) -> dict[Shape, CallPath]:
+    """Reads what the child sends until it ends or hangs."""
     found: dict[Shape, CallPath] = {}
     paths: list[CallPath] = []
     with suppress(EOFError):
-        while ours.poll(max(0.0, deadline - time.monotonic())):
+        while ours.poll(_HANGS):
             shape, number, path = ours.recv()
             paths += [] if path is None else [CallPath(*path)]
             found[shape] = paths[number]
@@ -119,9 +115,10 @@ class _Explorer:
         self._recorder = Recorder(source.files, source.branches, source.condition_lines)
         self._numbers: dict[CallPath, int] = {}
         self._known: dict[Shape, CallPath | None] = {}
+        self._calls = 0
 
-    def run(self, shapes: Sequence[Shape], rows: Sequence[int], columns: Sequence[int], end: float) -> None:
-        """Tries the shapes, then lines of the grid and the boundaries in each, until so much processor time is used."""
+    def run(self, shapes: Sequence[Shape], rows: Sequence[int], columns: Sequence[int], most_calls: int) -> None:
+        """Tries the shapes, then lines of the grid and the boundaries in each, in so many calls."""
         torch.set_num_threads(1)
         # As in calls that are judged, whose new memory is filled so. Nothing is filled here, where nothing is computed.
         torch.set_deterministic_debug_mode("warn")
@@ -132,11 +129,11 @@ class _Explorer:
         lines = filter(None, chain.from_iterable(zip_longest(of_rows, of_columns)))
         with launching_nothing(self._recorder), tracing(self._recorder):
             for line in chain([[shape] for shape in shapes], lines):
-                self._line(line, end)
+                self._line(line, most_calls)
 
-    def _line(self, shapes: Sequence[Shape], end: float) -> None:
+    def _line(self, shapes: Sequence[Shape], most_calls: int) -> None:
         """Tries shapes that differ in one size, ascending, and bisects between neighbours of other paths."""
-        if time.process_time() < end:
+        if self._calls < most_calls:
             tried = [shape for shape in shapes if self._path(shape) is not None]
             for low, high in pairwise(tried):
                 self._bisect(low, high)
@@ -159,17 +156,16 @@ class _Explorer:
     def _called(self, shape: Shape) -> CallPath | None:
         make = torch.zeros if shape[0] * shape[1] <= _DEFINED else torch.empty
         x = make(shape, dtype=self._dtype, device="cpu")
+        self._calls += 1
         self._recorder.clear()
-        begun = time.process_time()
         try:
             self._function(x)
         except (Exception, SystemExit):  # noqa: BLE001 - whatever a variant raises here, real calls will tell
             return None
-        elements = shape[0] * shape[1]
-        if elements >= _MANY and time.process_time() - begun > _SLOW:
-            # It computes without a kernel that could be left out.
-            self._most = min(self._most, elements)
         path = self._recorder.path(shape)
+        if shape[0] * shape[1] >= _MANY and not path.launches:
+            # It computes without a kernel that could be left out.
+            self._most = min(self._most, shape[0] * shape[1])
         is_new = path not in self._numbers
         number = self._numbers.setdefault(path, len(self._numbers))
         self._pipe.send((shape, number, tuple(path) if is_new else None))

@@ -5,7 +5,7 @@ import torch
 
 from softcheck.operations.targets import batch_of, in_rows
 from softcheck.probes.base import Setting, Subject
-from softcheck.probes.batches import PROBE
+from softcheck.probes.sweeps import BATCHES as PROBE
 from softcheck.variants.registry import load
 
 
@@ -58,4 +58,4 @@ def test_rows_are_asked_for_where_columns_can_be_cut_so():
 
 def test_losses_of_rows_have_no_such_trials():
     setting = Setting(declaration=load("cross_entropy_online").declaration, dtype="float32", backend="interpreter")
-    assert PROBE.trials(setting) == []
+    assert list(PROBE.trials(setting)) == []

@@ -15,7 +15,7 @@ def as_on_a_gpu(function):
     setting = Setting(declaration=declaration_of(function), dtype="float16", backend="cuda")
     subject = Subject(LoadedVariant(function.__name__, function, setting.declaration), setting, torch.device("cpu"))
     # The device judge would describe what is wrong in a million rows; below that the numpy judge does.
-    trials = [trial for trial in probe.trials(setting) if max(trial.parameters) < 2**20]
+    trials = [trial for trial in probe.trials(setting) if max(shape.rows for shape in trial.parameters.shapes) < 2**20]
     return probe.conclude([(trial, probe.run(subject, trial)) for trial in trials])
 
 
@@ -55,13 +55,17 @@ def test_right_at_every_row_count():
 
 def test_rows_beyond_the_grid():
     found = {s.violation.kind: s.violation.message for s in conclusion("grid_limits", grid_of_four).findings}
-    assert found[FindingKind.UNWRITTEN_OUTPUT].startswith("rows > 4 (3 of 7 row counts tried, 0 to 17); at rows = 5: ")
+    assert found[FindingKind.UNWRITTEN_OUTPUT].startswith(
+        "rows > 4 (3 of 7 row counts tried, 0 to 17); at rows = 5, columns = 300: "
+    )
 
 
 def test_grid_limits_on_a_gpu():
     [shown] = as_on_a_gpu(rows_in_grid_y).findings
     assert shown.violation.kind is FindingKind.RAISED
-    assert shown.violation.message.startswith("rows >= 65536 (2 of 20 row counts tried, 0 to 65537); at rows = 65536: ")
+    assert shown.violation.message.startswith(
+        "rows >= 65536 (2 of 20 row counts tried, 0 to 65537); at rows = 65536, columns = 5: "
+    )
     assert shown.label == "rows-65536"
     found = {s.violation.kind: s.violation.message for s in as_on_a_gpu(wraps_at_16_bits).findings}
     assert found[FindingKind.UNWRITTEN_OUTPUT].startswith("rows > 65536 (1 of 20")
@@ -78,8 +82,7 @@ def test_more_heads_than_a_second_dimension_of_a_grid_has_are_not_asked_for():
         setting = Setting(declaration=declared, dtype="float16", backend="cuda")
         return {
             probe: max(
-                max(getattr(trial.parameters, "counts", trial.parameters))
-                for trial in registry.load(probe).trials(setting)
+                shape.rows for trial in registry.load(probe).trials(setting) for shape in trial.parameters.shapes
             )
             for probe in ("grid_limits", "shapes")
         }

@@ -12,10 +12,11 @@ import torch
 from oracles.formats import FORMATS
 from softcheck.calling import call, state
 from softcheck.contract import FindingKind
-from softcheck.probes import judged, sweep
+from softcheck.probes import judged, walk
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.judged import MOST, Calls
+from softcheck.probes.predicate import Shape
 from softcheck.probes.space.contents import edge_rows
 from softcheck.variants.declaration import declaration_of
 from softcheck.variants.registry import LoadedVariant, load
@@ -135,8 +136,13 @@ def swept(make, device, dtype="float16", *, most=MOST):
     """The outcome with groups of up to ``most``, of a function of its own, since some count their calls."""
     subject = subject_of(make(), device, dtype)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep, "MOST", most)
-        return sweep.sweep(subject, WIDTHS, lambda n: edge_rows(n, FORMATS[dtype], rows=4, seed=0))
+        patch.setattr(walk, "MOST", most)
+        made = walk.Walk(subject, lambda p: [edge_rows(p.shape.columns, FORMATS[dtype], rows=4, seed=0)], 0)
+        return made.of(walk.Stop(Shape(4, n), "needed") for n in WIDTHS)
+
+
+def shapes(*widths):
+    return tuple((4, n) for n in widths)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +156,7 @@ def swept(make, device, dtype="float16", *, most=MOST):
 def test_a_group_breaks_the_promises_that_its_calls_break_one_by_one(planted, dtype, device):
     grouped, alone = (swept(planted, device, dtype, most=most) for most in (MOST, 1))
     assert grouped == alone
-    assert grouped.tried == WIDTHS
+    assert grouped.tried == shapes(*WIDTHS)
     assert grouped.failing.keys() >= BROKEN[planted]
 
 
@@ -158,7 +164,7 @@ def test_a_group_breaks_the_promises_that_its_calls_break_one_by_one(planted, dt
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_a_right_kernel_is_left_alone_in_a_group_even_where_calls_write_to_one_buffer(planted, dtype, device):
     outcome = swept(planted, device, dtype)
-    assert (outcome.violations, outcome.tried, outcome.fatal) == ((), WIDTHS, False)
+    assert (outcome.violations, outcome.tried, outcome.fatal) == ((), shapes(*WIDTHS), False)
 
 
 def test_no_call_is_made_after_one_whose_state_could_not_be_put_back(device, monkeypatch):
@@ -184,9 +190,9 @@ def test_no_call_is_made_after_one_whose_state_could_not_be_put_back(device, mon
     finally:
         stop.set()
     assert (grouped.failing, grouped.tried, grouped.fatal) == (alone.failing, alone.tried, alone.fatal)
-    assert grouped.failing == {FindingKind.STATE_CHANGED: (45,)}
+    assert grouped.failing == {FindingKind.STATE_CHANGED: shapes(45)}
     assert grouped.fatal
-    assert grouped.tried == tuple(range(1, 46))
+    assert grouped.tried == shapes(*range(1, 46))
 
 
 @pytest.mark.parametrize(("columns", "calls"), [(5, MOST), (1 << 17, 4), (1 << 20, 1)])
@@ -256,9 +262,9 @@ class LostDevice:
 def test_the_first_call_whose_mark_did_not_arrive_is_the_one_that_crashed(surfaces, width, monkeypatch):
     device = LostDevice(monkeypatch, surfaces)
     outcome = swept(device.ruined_at(width), torch.device("cpu"))
-    assert outcome.failing == {FindingKind.CRASH: (width,)}
+    assert outcome.failing == {FindingKind.CRASH: shapes(width)}
     # The outputs of others of its group are lost with the device.
-    assert outcome.tried == (*range(1, MOST + 1 if width > MOST else 1), width)
+    assert outcome.tried == shapes(*range(1, MOST + 1 if width > MOST else 1), width)
     assert outcome.fatal
     [crash] = outcome.violations
     assert "illegal memory access" in crash.message
@@ -267,15 +273,15 @@ def test_the_first_call_whose_mark_did_not_arrive_is_the_one_that_crashed(surfac
 def test_one_by_one_the_call_that_crashed_is_known_at_once(monkeypatch):
     device = LostDevice(monkeypatch, None)
     outcome = swept(device.ruined_at(45), torch.device("cpu"), most=1)
-    assert (outcome.failing, outcome.tried) == ({FindingKind.CRASH: (45,)}, tuple(range(1, 46)))
+    assert (outcome.failing, outcome.tried) == ({FindingKind.CRASH: shapes(45)}, shapes(*range(1, 46)))
 
 
 def test_calls_whose_outputs_are_lost_with_the_device_do_not_count_as_tried(monkeypatch):
     device = LostDevice(monkeypatch, None)
     outcome = swept(device.ruined_at(45, wrong_below=40), torch.device("cpu"))
-    assert outcome.failing[FindingKind.SUM_VIOLATION] == tuple(range(1, 33))
-    assert outcome.failing[FindingKind.CRASH] == (45,)
-    assert outcome.tried == (*range(1, 33), 45)
+    assert outcome.failing[FindingKind.SUM_VIOLATION] == shapes(*range(1, 33))
+    assert outcome.failing[FindingKind.CRASH] == shapes(45)
+    assert outcome.tried == shapes(*range(1, 33), 45)
 
 
 def test_an_error_of_the_probes_own_is_raised(monkeypatch):

@@ -73,11 +73,9 @@ def test_a_function_of_one_matrix_has_no_such_trials():
 
 
 def test_one_part_is_right_and_three_lose_keys():
-    found = conclude("launch_options", "bounded_by_the_first_key")
-    assert "with num_splits=3" in {shown.violation.message.partition(":")[0] for shown in found.findings}
-    right = conclude("launch_options", "in_parts")
-    assert right.findings == ()
-    assert right.trials == 4
+    ways = [f"splits={count}" for count in (1, 2, 3, 7)]
+    assert "splits=3" in made_in(subject_of("bounded_by_the_first_key"), "float32", (), *ways)
+    assert made_in(subject_of("in_parts"), "float32", (), *ways) == {}
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from probe_helpers import kinds
+from probe_helpers import kinds, made_in
 
 from softcheck.probes import registry
 from softcheck.probes.base import Setting, Subject
-from softcheck.probes.operand_moves import HEADS, MASKS, moved, moves_of
-from softcheck.probes.shared_masks import PROPERTY
+from softcheck.probes.operand_moves import HEADS, MASKS, OF_ALL_HEADS, SHARED, moved, moves_of
 from softcheck.variants.registry import load
 
 SDPA = "torch.nn.functional.scaled_dot_product_attention"
@@ -17,12 +16,17 @@ ATTENTION = (
 SOFTMAX = "import torch\nimport softcheck\n{source}"
 
 
-def concluded(tmp_path, text, function, probe="operand_layouts", axis=None):
+def subject_of(tmp_path, text, function, axis=None):
     path = tmp_path / f"kernels{len(list(tmp_path.glob('*.py')))}.py"
     path.write_text(text, encoding="utf-8")
     variant = load(f"{path}:{function}")
     setting = Setting(declaration=variant.declaration, dtype="float32", backend="interpreter", axis=axis)
-    subject = Subject(variant, setting, torch.device("cpu"))
+    return Subject(variant, setting, torch.device("cpu"))
+
+
+def concluded(tmp_path, text, function, probe="operand_layouts", axis=None):
+    subject = subject_of(tmp_path, text, function, axis)
+    setting = subject.setting
     asked = registry.load(probe)
     return asked.conclude([(trial, asked.run(subject, trial)) for trial in asked.trials(setting)])
 
@@ -30,6 +34,19 @@ def concluded(tmp_path, text, function, probe="operand_layouts", axis=None):
 def of_attention(tmp_path, source, probe="operand_layouts", **parameters):
     given = ", ".join(f'"{name}": {value}' for name, value in {"head_dim": 16, **parameters}.items())
     return concluded(tmp_path, ATTENTION.format(parameters=given, source=source), "attention", probe)
+
+
+def shared(tmp_path, text, function, *beside):
+    """Returns the kinds of what is wrong with one mask for several rows, by the way that it is passed."""
+    ways = [",".join([*beside, f"values=1,shared mask={words}"]) for words in SHARED]
+    made = made_in(subject_of(tmp_path, text, function), "float32", (), *ways)
+    kinds_of = {way.partition("shared mask=")[2]: {str(each.kind) for each in found} for way, found in made.items()}
+    return {words: found for words, found in kinds_of.items() if found != {"raised"}}
+
+
+def shared_of_attention(tmp_path, source, *beside, **parameters):
+    given = ", ".join(f'"{name}": {value}' for name, value in {"head_dim": 16, **parameters}.items())
+    return shared(tmp_path, ATTENTION.format(parameters=given, source=source), "attention", *beside)
 
 
 @pytest.mark.parametrize("name", ["q", "mask"])
@@ -49,10 +66,8 @@ def test_right_functions_are_left_alone(tmp_path):
     assert found.findings == ()
     assert found.trials
     masked = f"def attention(q, k, v, attn_mask):\n    return {SDPA}(q, k, v, attn_mask)\n"
-    for probe in ("operand_layouts", "shared_masks"):
-        found = of_attention(tmp_path, masked, probe, masked=1)
-        assert found.findings == ()
-    assert found.properties[PROPERTY]
+    assert of_attention(tmp_path, masked, masked=1).findings == ()
+    assert shared_of_attention(tmp_path, masked, masked=1) == {}
 
 
 @pytest.mark.parametrize("wrong", ["q", "k", "v"])
@@ -139,8 +154,7 @@ def test_a_mask_expanded_to_heads_is_one_for_each_batch(tmp_path):
         attn_mask = attn_mask[0, 0]
     return {SDPA}(q, k, v, attn_mask)
 """
-    found = of_attention(tmp_path, source, "shared_masks", masked=1)
-    assert "with keep one for all heads, expanded" in found.findings[0].violation.message
+    assert set(shared_of_attention(tmp_path, source, masked=1)) == {f"{OF_ALL_HEADS} expanded"}
 
 
 def test_a_padding_mask_expanded_to_heads_and_queries_keeps_its_strides(tmp_path):
@@ -149,8 +163,8 @@ def test_a_padding_mask_expanded_to_heads_and_queries_keeps_its_strides(tmp_path
         attn_mask = attn_mask[:1]
     return {SDPA}(q, k, v, attn_mask)
 """
-    found = of_attention(tmp_path, source, "shared_masks", masked=1, key_padding=1)
-    assert "with keep one for all heads and queries, expanded" in found.findings[0].violation.message
+    found = shared_of_attention(tmp_path, source, masked=1, key_padding=1)
+    assert set(found) == {f"{OF_ALL_HEADS} and its queries expanded"}
 
 
 @pytest.mark.parametrize(
@@ -164,10 +178,11 @@ def test_a_mask_that_the_rows_of_a_batch_share_is_taken_for_that_batch(tmp_path,
     hidden = ~rows[torch.arange(len(flat)) % len(rows)]
     return torch.softmax(flat.masked_fill(hidden, float("-inf")), -1).view(x.shape)
 """
-    found = concluded(tmp_path, SOFTMAX.format(source=source), "softmax", "shared_masks")
-    assert bool(found.findings) is is_found
-    if is_found:
-        assert "one for all rows of a batch" in found.findings[0].violation.message
+    found = shared(tmp_path, SOFTMAX.format(source=source), "softmax", "dims=3")
+    assert set(found) == ({OF_ALL_HEADS} if is_found else set())
+    concluding = concluded(tmp_path, SOFTMAX.format(source=source), "softmax", "shared_masks")
+    assert bool(concluding.findings) is is_found
+    assert concluding.properties["shared_masks"] is not is_found
 
 
 def test_a_mask_that_is_right_in_some_ways_alone_is_a_finding_and_one_in_none_a_property(tmp_path):
@@ -177,16 +192,20 @@ def test_a_mask_that_is_right_in_some_ways_alone_is_a_finding_and_one_in_none_a_
     place = torch.arange(batches * heads) % len(masks)
     return {SDPA}(q, k, v, masks[place].view(batches, heads, queries, -1))
 """
-    found = of_attention(tmp_path, in_turn, "shared_masks", masked=1)
-    assert "with keep one for all heads" in found.findings[0].violation.message
+    assert OF_ALL_HEADS in shared_of_attention(tmp_path, in_turn, masked=1)
+    text = ATTENTION.format(parameters='"head_dim": 16, "masked": 1', source=in_turn)
+    found = concluded(
+        tmp_path, text.replace("parameters", 'fully_masked="zero", parameters'), "attention", "shared_masks"
+    )
+    assert any("shared mask=" in shown.label for shown in found.findings)
     of_each = f"""def attention(q, k, v, attn_mask):
     shape = (*q.shape[:3], k.shape[2])
     strides = torch.empty(shape).stride()
     return {SDPA}(q, k, v, attn_mask.as_strided(shape, strides, attn_mask.storage_offset()))
 """
     found = of_attention(tmp_path, of_each, "shared_masks", masked=1)
-    assert not any("one " in shown.violation.message.partition(":")[0] for shown in found.findings)
-    assert not found.properties[PROPERTY]
+    assert found.findings == ()
+    assert not found.properties["shared_masks"]
 
 
 def test_a_mask_of_softmax_has_rows_of_its_own(tmp_path):
@@ -237,8 +256,8 @@ def test_a_bias_that_all_heads_of_a_batch_share_is_found_where_another_batch_has
     bias = bias[torch.arange(q.shape[0] * q.shape[1]) % len(bias)].view(*q.shape[:2], *bias.shape[1:])
 """
     source = f"def attention(q, k, v, bias):{'' if is_right else by_modulo}\n    return {SDPA}(q, k, v, bias)\n"
-    found = of_attention(tmp_path, source, "shared_masks", biased=1)
-    assert kinds(found) == (set() if is_right else {"ulp_exceeds_bound"})
+    found = shared_of_attention(tmp_path, source, biased=1)
+    assert ("ulp_exceeds_bound" in found.get(OF_ALL_HEADS, ())) is not is_right
 
 
 def test_without_rows_a_batch_is_empty_and_has_heads(tmp_path):
@@ -253,9 +272,7 @@ def test_a_mask_that_a_call_may_leave_out_is_shared_too(tmp_path):
     y = {SDPA}(q, k, v, attn_mask)
     return y if attn_mask is None else y.masked_fill(~attn_mask.any(-1, keepdim=True), 0.0)
 """
-    found = of_attention(tmp_path, zeros, "shared_masks")
-    assert found.findings == ()
-    assert found.properties[PROPERTY]
+    assert shared_of_attention(tmp_path, zeros, "masked=1") == {}
     in_turn = f"""def attention(q, k, v, attn_mask=None):
     if attn_mask is not None and attn_mask.shape[1] < q.shape[1]:
         batches, heads, queries, _ = q.shape
@@ -263,5 +280,4 @@ def test_a_mask_that_a_call_may_leave_out_is_shared_too(tmp_path):
         attn_mask = attn_mask.expand(batches, 1, queries, -1)[place].view(batches, heads, queries, -1)
     return {SDPA}(q, k, v, attn_mask)
 """
-    found = of_attention(tmp_path, in_turn, "shared_masks")
-    assert "one for all heads" in found.findings[0].violation.message
+    assert OF_ALL_HEADS in shared_of_attention(tmp_path, in_turn, "masked=1")

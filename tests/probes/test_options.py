@@ -50,7 +50,7 @@ def test_right_functions_are_left_alone(function, tried, dtype):
     subject = subject_of(function, dtype)
     assert made_in(subject, dtype, tried) == {}
     axes = {axis.name for axis in meetings._space_of(subject).axes if not axis.is_promised}
-    assert axes - {"dims", "queries", "head_dim"} == tried
+    assert axes - {"dims", "queries", "head_dim", "shared mask"} == tried
 
 
 @pytest.mark.parametrize(

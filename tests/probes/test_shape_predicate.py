@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from predicate_reading import shapes_that
 
-from softcheck.probes.shape_plan import Shape
-from softcheck.probes.shape_predicate import shapes_where
+from softcheck.probes.predicate import Shape, shapes_where
 
 GRID = [Shape(rows, columns) for rows in (1, 2, 8, 64, 65, 100, 9000) for columns in (1, 5, 255, 256, 257, 300, 1024)]
 

@@ -1,5 +1,7 @@
 """Widths that fail are found and named by a predicate; kernels that are right at every width are left alone."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from probe_helpers import conclusion, kinds
 
 from oracles.formats import FORMATS, decode
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes import registry, sweep
+from softcheck.probes import registry, sweeps, walk
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.space.contents import edge_rows
@@ -16,9 +18,8 @@ from softcheck.variants.registry import LoadedVariant
 
 
 @pytest.fixture(autouse=True)
-def _patient(monkeypatch):
-    """On a busy machine calls take long too, and torch's threads make it worse."""
-    monkeypatch.setattr(sweep, "_SECONDS", float("inf"))
+def _one_thread():
+    """On a busy machine torch's threads make calls slow."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -31,7 +32,9 @@ def over_all_widths(function, dtype="float16", widest=1100):
     declaration = declaration_of(function)
     setting = Setting(declaration=declaration, dtype=dtype, backend="cuda")
     subject = Subject(LoadedVariant(function.__name__, function, declaration), setting, torch.device("cpu"))
-    trials = [trial for trial in probe.trials(setting) if max(trial.parameters) <= widest]
+    trials = [
+        trial for trial in probe.trials(setting) if max(shape.columns for shape in trial.parameters.shapes) <= widest
+    ]
     return probe.conclude([(trial, probe.run(subject, trial)) for trial in trials])
 
 
@@ -48,9 +51,7 @@ def wrong_where(fails):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_right_at_every_width(dtype, monkeypatch):
-    # A busy machine leaves no width out of a clock that stands still.
-    monkeypatch.setattr(Setting, "now", lambda _: 0.0)
+def test_right_at_every_width(dtype):
     found = over_all_widths(right, dtype)
     assert found.findings == ()
     assert found.skipped == ()
@@ -146,7 +147,7 @@ def test_widths_beyond_the_declared_limit_are_not_tried():
 def test_a_trial_that_ended_its_process_keeps_its_own_finding():
     probe = registry.load("sizes")
     setting = Setting(declaration=declaration_of(right), dtype="float16", backend="interpreter")
-    done = [(trial, Outcome(tried=trial.parameters)) for trial in probe.trials(setting)]
+    done = [(trial, Outcome(tried=trial.parameters.shapes)) for trial in probe.trials(setting)]
     crash = Violation(FindingKind.CRASH, "the worker died")
     done[1] = (done[1][0], Outcome(violations=(crash,)))
     [shown] = probe.conclude(done).findings
@@ -158,37 +159,37 @@ def test_widths_after_a_crash_are_not_said_to_cost_too_much():
     probe = registry.load("sizes")
     setting = Setting(declaration=declaration_of(right), dtype="float16", backend="cuda")
     first, second, *_ = probe.trials(setting)
-    width = second.parameters[3]
+    shape = second.parameters.shapes[3]
     crash = Violation(FindingKind.CRASH, "the device is lost")
-    ended = Outcome(violations=(crash,), tried=(width,), failing={FindingKind.CRASH: (width,)}, fatal=True)
-    found = probe.conclude([(first, Outcome(tried=first.parameters)), (second, ended)])
+    ended = Outcome(violations=(crash,), tried=(shape,), failing={FindingKind.CRASH: (shape,)}, fatal=True)
+    found = probe.conclude([(first, Outcome(tried=first.parameters.shapes)), (second, ended)])
     [shown] = found.findings
-    assert shown.violation.message.startswith(f"N = {width} (1 of 101 widths tried")
+    assert shown.violation.message.startswith(f"N = {shape.columns} (1 of 101 widths tried")
     assert found.skipped == ()
 
 
-def test_costly_widths_are_left_out_and_counted(monkeypatch):
+def test_costly_widths_are_left_out_which_is_said(monkeypatch):
     """Some kernels are compiled anew for each width."""
-    from softcheck.probes import sizes
 
-    class Costly(sweep.Calls):
-        def make(self, bits, size, layout):
-            super().make(bits[:1, :1], size)
-            return 0.6
+    class Compiling(walk.Walk):
+        @contextmanager
+        def _compiling(self):
+            yield compiled
 
-    monkeypatch.setattr(sweep, "_SECONDS", 0.5)
-    monkeypatch.setattr(sweep, "Calls", Costly)
-    probe = registry.load("sizes")
-    setting = Setting(declaration=declaration_of(right), dtype="float16", backend="cuda")
-    subject = Subject(LoadedVariant("right", right, setting.declaration), setting, torch.device("cpu"))
-    done = [(trial, probe.run(subject, trial)) for trial in probe.trials(setting)]
-    found = probe.conclude(done)
-    tried = {n for _, outcome in done for n in outcome.tried}
+    compiled = []
+
+    def compiled_anew(x):
+        compiled.append(x.shape)
+        return torch.softmax(x, dim=-1)
+
+    monkeypatch.setattr(sweeps, "Walk", Compiling)
+    found = over_all_widths(compiled_anew, widest=2**20)
+    tried = {n for _, n in compiled}
     assert {512, 513, 1023, 2**17 + 1, 2**20} <= tried
-    [reason] = found.skipped
-    planned = 1100 + 24
-    assert reason.startswith(f"{planned - len(tried)} of {planned} widths were left out")
-    assert len([n for n in tried if n <= 1100 and n not in sizes._EDGES]) == 11
+    assert found.skipped == (
+        "some widths were left out, since each trial has a budget of calls, elements and compilations",
+    )
+    assert 80 < len([n for n in tried if n <= 1100 and n not in sweeps._EDGES]) < 200
 
 
 def test_the_rows_show_what_ordinary_ones_hide():

@@ -4,9 +4,12 @@ import functools
 
 import pytest
 import torch
-from probe_helpers import conclusion, kinds
+from probe_helpers import conclusion, kinds, made_in, subject_of
 
 from softcheck import variant
+from softcheck.probes import meetings
+from softcheck.probes.space.way import Way
+from softcheck.variants.registry import load
 
 
 def right(x, dim=-1, dtype=None):
@@ -56,10 +59,23 @@ def without_options(x):
     return torch.softmax(x, -1)
 
 
+AXES = ("dims", "dtype", "before")
+
+
+def said_of(function, dtype="float32", *ways):
+    """Returns the kinds of findings of all values of the axes, or of some ways."""
+    return {str(each.kind) for found in made_in(function, dtype, AXES, *ways).values() for each in found}
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-@pytest.mark.parametrize("function", [right, over_the_last_alone, without_options, by_name_alone])
-def test_right_functions_and_refusals_are_left_alone(function, dtype):
-    assert conclusion("torch_options", function, dtype).findings == ()
+@pytest.mark.parametrize("function", [right, without_options, by_name_alone, by_name_after_an_option])
+def test_right_functions_are_left_alone(function, dtype):
+    assert said_of(function, dtype) == set()
+
+
+def test_refusals_are_left_alone():
+    assert said_of(over_the_last_alone, "float16") == {"raised"}
+    assert conclusion("torch_options", over_the_last_alone, "float16", effort="quick").findings == ()
 
 
 @pytest.mark.parametrize(
@@ -74,8 +90,9 @@ def test_right_functions_and_refusals_are_left_alone(function, dtype):
     ],
 )
 def test_a_dimension_or_type_that_is_treated_wrongly_is_found(function, dtype, kind):
-    found = conclusion("torch_options", function, dtype)
-    assert kind in kinds(found)
+    assert kind in said_of(function, dtype)
+    found = conclusion("torch_options", function, dtype, effort="quick")
+    assert found.findings
     assert all(shown.violation.message.startswith("with ") for shown in found.findings)
 
 
@@ -102,13 +119,15 @@ def decorated(function):
     return softmax
 
 
-@pytest.mark.parametrize("label", ["dim/vector", "dim/large"])
+@pytest.mark.parametrize("way", ["columns=66049,dims=1 over 0", "columns=1030,rows=65,dims=2 over 0"])
 @pytest.mark.parametrize(
     ("function", "is_wrong"),
     [(in_pieces_of_the_first_dimension, True), (decorated(right), True), (in_pieces_of_another_dimension, False)],
 )
-def test_a_dimension_is_summed_as_a_whole_in_large_tensors(function, is_wrong, label):
-    assert bool(conclusion("torch_options", function, labels=[label]).findings) is is_wrong
+def test_a_dimension_is_summed_as_a_whole_in_large_tensors(function, is_wrong, way):
+    assert bool(made_in(function, "float32", (), way)) is is_wrong
+    space = meetings._space_of(subject_of(function))
+    assert Way.parse(way, space.axes) in {Way.parse(str(each), space.axes) for each in space.always}
 
 
 def backward(grad_output, output, dim=-1):
@@ -131,21 +150,12 @@ def last_dimension_alone(grad_output, output, dim=-1):
 
 
 @pytest.mark.parametrize(
-    ("function", "label", "found", "trials"),
-    [
-        (backward, "dim/3-0", set(), 1),
-        (backward, "dim/4-1", set(), 1),
-        (last_dimension_alone, "dim/4-1", set(), 0),
-        (gradient_moved_otherwise, "dim/3-0", {"ulp_exceeds_bound"}, 1),
-        (gradient_moved_otherwise, "dim/4-1", {"ulp_exceeds_bound"}, 1),
-    ],
+    ("function", "found"),
+    [(backward, set()), (last_dimension_alone, {"raised"}), (gradient_moved_otherwise, {"ulp_exceeds_bound"})],
 )
-def test_all_operands_of_a_backward_are_moved(function, label, found, trials):
-    made = conclusion(
-        "torch_options", variant(operation="softmax_backward", call="f(grad, y)")(function), labels=[label]
-    )
-    assert kinds(made) == found
-    assert made.trials == trials
+def test_all_operands_of_a_backward_are_moved(function, found):
+    declared = variant(operation="softmax_backward", call="f(grad, y)")(function)
+    assert said_of(declared, "float16", "dims=3 over 0") == said_of(declared, "float32", "dims=4 over 1") == found
 
 
 def over_several(x, dim=-1):
@@ -163,18 +173,13 @@ def over_one_alone(x, dim=-1):
 
 
 @pytest.mark.parametrize(
-    ("function", "found"), [(over_several, set()), (over_one_alone, set()), (over_one_after_another, {"wrong_shape"})]
+    ("function", "found"),
+    [(over_several, set()), (over_one_alone, {"raised"}), (over_one_after_another, {"wrong_shape"})],
 )
 def test_two_dimensions_are_reduced_at_once(function, found):
-    made = conclusion("torch_options", variant(operation="logsumexp")(function), labels=["dim/last-two"])
-    assert kinds(made) == found
-
-
-@pytest.mark.parametrize("function", [by_name_alone, by_name_after_an_option, right])
-def test_an_input_that_is_taken_by_name_is_tried_over_every_dimension(function):
-    found = conclusion("torch_options", function)
-    assert found.findings == ()
-    assert not any("refused" in reason for reason in found.skipped)
+    declared = variant(operation="logsumexp")(function)
+    assert said_of(declared, "float32", "dims=2 over -2;-1") == found
+    assert kinds(conclusion("torch_options", declared, effort="quick")) == found - {"raised"}
 
 
 @pytest.mark.parametrize(
@@ -186,9 +191,9 @@ def test_an_input_that_is_taken_by_name_is_tried_over_every_dimension(function):
     ],
 )
 def test_a_dimension_that_is_ignored_is_told_from_one_that_is_treated_wrongly(function, is_ignored):
-    messages = [shown.violation.message for shown in conclusion("torch_options", function).findings]
-    assert messages
-    assert all(("where the answers are those of axis=-1" in message) is is_ignored for message in messages)
+    found = [each for made in made_in(function, "float32", ("dims",)).values() for each in made]
+    assert found
+    assert all(("the answers are those of axis=-1" in each.message) is is_ignored for each in found)
 
 
 _default = [1.0]
@@ -204,18 +209,17 @@ def scale_of_one_call(x, scale=None):
 
 
 def test_an_option_leaves_no_mark():
-    found = conclusion("torch_options", scale_that_stays)
-    assert any("after a call with scale=0.5" in shown.violation.message for shown in found.findings)
-    assert conclusion("torch_options", scale_of_one_call).findings == ()
+    found = made_in(scale_that_stays, "float32", (), "before=another option")
+    assert list(found) == ["before=another option"]
+    assert made_in(scale_of_one_call, "float32", (), "before=another option") == {}
 
 
-def test_what_is_not_taken_is_said():
-    assert conclusion("torch_options", without_options).trials == 0
-    assert {
-        "nothing to try: takes no dim and no dtype",
-        "nothing to try: takes no option that is a number, a flag or None",
-    } == set(conclusion("torch_options", without_options).skipped)
-    assert any("refused" in reason for reason in conclusion("torch_options", over_the_last_alone).skipped)
+def test_another_option_is_given_beside_a_dimension(tmp_path):
+    source = "import torch\ndef softmax(x, dim=-1, scale=1.0):\n    return torch.softmax(x * scale, dim)\n"
+    (tmp_path / "kernel.py").write_text(source)
+    function = load(f"{tmp_path / 'kernel.py'}:softmax").function
+    function.__name__ = f"{tmp_path / 'kernel.py'}:softmax"
+    assert made_in(function, "float32", (), "dims=2 over 0,scale=3", "dims=3 over 1,scale=0.5") == {}
 
 
 def test_a_log_sum_exp_over_a_dimension_is_judged():
@@ -225,8 +229,8 @@ def test_a_log_sum_exp_over_a_dimension_is_judged():
     def sums_of_the_last(x, dim=-1):
         return torch.logsumexp(x.transpose(0, dim), 0 if dim else -1) if dim in {0, -2} else torch.logsumexp(x, dim)
 
-    assert conclusion("torch_options", variant(operation="logsumexp")(row_sums)).findings == ()
-    assert kinds(conclusion("torch_options", variant(operation="logsumexp")(sums_of_the_last)))
+    assert said_of(variant(operation="logsumexp")(row_sums)) == set()
+    assert said_of(variant(operation="logsumexp")(sums_of_the_last))
 
 
 def with_dtype(x, dtype=None):
@@ -266,5 +270,6 @@ def test_answers_of_rows_in_another_type_may_have_either_shape(function, found, 
 
     declared = variant(operation="logsumexp", dtypes=["float32", "float64"])(answer)
     KEPT.clear()
-    labels = ["afterwards"] if function is with_dtype_that_stays else None
-    assert kinds(conclusion("torch_options", declared, labels=labels)) == found
+    assert said_of(declared) == found
+    KEPT.clear()
+    assert bool(conclusion("torch_options", declared, effort="quick").findings) is bool(found)

@@ -57,14 +57,17 @@ def test_what_is_wrong_on_strided_and_empty_inputs_and_beyond_2_to_the_31_can_be
 
 
 @pytest.mark.parametrize(
-    ("probe", "text"),
+    ("axis", "text"),
     [
-        ("torch_transforms/module/cast", "wrong once torch maps the function or the module is copied"),
-        ("first_rows/first", "wrong beside a first row of some kind"),
+        ("module", "wrong once torch maps the function or the module is copied"),
+        ("rows like", "wrong beside a first row of some kind"),
     ],
 )
-def test_what_only_a_change_or_a_first_row_shows_is_laid_to_it(probe, text):
-    found = [finding(kind, f"probe/{probe}") for kind in (Kind.ULP_EXCEEDS_BOUND, Kind.SUM_VIOLATION)]
+def test_what_only_a_change_or_a_first_row_shows_is_laid_to_it(axis, text):
+    facts = Facts(way={axis: "other"})
+    found = [
+        finding(kind, f"probe/meetings/{axis}=other", facts) for kind in (Kind.ULP_EXCEEDS_BOUND, Kind.SUM_VIOLATION)
+    ]
     (cause,) = causes_of(found, CASES)
     assert text in cause.text
     assert len(cause.findings) == 2
@@ -74,9 +77,9 @@ def test_what_only_a_change_or_a_first_row_shows_is_laid_to_it(probe, text):
 
 def test_a_dimension_that_is_ignored_is_a_cause_of_its_own():
     facts = Facts(way={"option": "axis", "answers_of": "the last dimension"})
-    (cause,) = causes_of([finding(Kind.ULP_EXCEEDS_BOUND, "probe/torch_options/dim/2-0", facts)], CASES)
+    (cause,) = causes_of([finding(Kind.ULP_EXCEEDS_BOUND, "probe/meetings/dims=2 over 0", facts)], CASES)
     assert cause.text.startswith("axis is ignored")
-    other = finding(Kind.ULP_EXCEEDS_BOUND, "probe/torch_options/dim/2-0", Facts(way={"option": "axis"}))
+    other = finding(Kind.ULP_EXCEEDS_BOUND, "probe/meetings/dims=2 over 0", Facts(way={"option": "axis"}))
     assert not any("is ignored" in cause.text for cause in causes_of([other], CASES))
 
 

@@ -60,7 +60,8 @@ def test_refusals_beyond_a_limit_are_no_kind():
     cases = [measured(case_of(3, 4)), measured(case_of(1, 8), raised), measured(case_of(1, 9), raised, wrong)]
     conclusion = Conclusion(
         findings=(Shown("a", Violation(raised, "no")), Shown("a", Violation(wrong, "no"))),
-        judged_shapes={"raised": "2x100", "ulp_exceeds_bound": "2x7", "right": "2x1-6 1x8"},
+        tried=((2, 100), *((2, n) for n in range(1, 8)), (1, 8)),
+        failing={raised: ((2, 100),), wrong: ((2, 7),)},
     )
     task = ProbeTask(variant="v", dtype="float16", probe="sizes")
     probed = ProbeResult(task=task, labels=("a",), conclusion=conclusion, abandoned=0, seconds=1.0)

@@ -3,7 +3,7 @@
 import pytest
 
 from softcheck.cases.corpus import load
-from softcheck.probes import empties, grid_limits
+from softcheck.probes import empties, registry
 from softcheck.probes.base import Setting
 from softcheck.probes.memory import addresses
 from softcheck.run.plan import left_out
@@ -35,6 +35,7 @@ def test_probes_of_what_is_not_declared_make_no_trial(backend):
     assert not empties.PROBE.trials(setting(EMPTY_FREE, backend))
     assert addresses.PROBE.trials(setting(Declaration(), backend))
     assert not addresses.PROBE.trials(setting(BELOW, backend))
-    rows = [row for trial in grid_limits.PROBE.trials(setting(EMPTY_FREE, backend)) for row in trial.parameters]
+    trials = registry.load("grid_limits").trials(setting(EMPTY_FREE, backend))
+    rows = [shape.rows for trial in trials for shape in trial.parameters.shapes]
     assert rows
     assert 0 not in rows

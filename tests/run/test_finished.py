@@ -2,10 +2,9 @@
 
 import numpy as np
 from msgspec.structs import replace
-from softcheck.judge.merge import merge
 
 from softcheck.cases.exhaustive import domain
-from softcheck.judge.measurement import Extreme, unmeasured
+from softcheck.judge.measurement import Extreme, merge, unmeasured
 from softcheck.run.exhaust import ExhaustHeader, Parts, rows_of_a_part
 
 COUNT = 1000

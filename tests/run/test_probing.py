@@ -7,9 +7,7 @@ import pytest
 from test_session import TWO, hostile
 
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.base import Setting
 from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.regime_plans import limits_of
 from softcheck.run.blames import Blames
 from softcheck.run.patience import MOST_TIMEOUTS, Patience
 from softcheck.run.pool import Lane, Pool, spread
@@ -28,7 +26,6 @@ from softcheck.run.protocol import (
     decode_request,
 )
 from softcheck.run.session import Session
-from softcheck.variants.declaration import Declaration
 
 ALL = 10
 """Trials of the probe ``empties``."""
@@ -91,7 +88,7 @@ def test_variant_that_shared_a_process_with_a_culprit_is_not_blamed(session):
 
 def test_a_trial_that_ruins_its_device_keeps_the_sizes_at_which_it_did():
     ruin = Violation(FindingKind.CRASH, "an illegal memory access; expected an output")
-    ruined = Outcome(violations=(ruin,), tried=(31, 32, 33), failing={FindingKind.CRASH: (33,)}, fatal=True)
+    ruined = Outcome(violations=(ruin,), tried=((2, 31), (2, 33)), failing={FindingKind.CRASH: ((2, 33),)}, fatal=True)
     kept = []
     run_probe(RuinedPool(ruined), task("healthy"), on_outcome=lambda _, outcome: kept.append(outcome))
     assert kept == [ruined], "the outcome with its sizes, not only the message of the crash"
@@ -198,13 +195,6 @@ def test_timed_probes_take_part_of_their_time_among_many_variants_without_a_gpu(
     assert time_share("cuda", 15) == 1.0
     # The line that reproduces a finding runs one probe, and must not miss it by a little time.
     assert [time_share(backend, 1, is_alone=True) for backend in ("interpreter", "cuda")] == [2.0, 2.0]
-    whole, part = (
-        limits_of(
-            Setting(declaration=Declaration(), dtype="float16", backend="interpreter", time_share=share), "widths"
-        )
-        for share in (1.0, 0.2)
-    )
-    assert part.budget == pytest.approx(0.2 * whole.budget)
 
 
 @pytest.mark.parametrize("probe", ["histories", "regimes"])

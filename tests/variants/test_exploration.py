@@ -5,6 +5,7 @@ import torch
 import triton
 import triton.language as tl
 
+from softcheck.variants import exploration
 from softcheck.variants.coverage import code_lines, never_run
 from softcheck.variants.exploration import explore
 from softcheck.variants.signatures import Recorder, tracing
@@ -34,7 +35,9 @@ def source(tmp_path):
 
 
 def test_a_boundary_is_found_by_bisection(source):
-    found = explore(two_blocks, source, "float32", CPU, rows=[1], columns=[1, 20000], most_elements=10**6, seconds=5)
+    found = explore(
+        two_blocks, source, "float32", CPU, rows=[1], columns=[1, 20000], most_elements=10**6, most_calls=6000
+    )
     constants = {shape: path.launches[0].constants[0] for shape, path in found.items()}
     assert constants[1, 12345].follows == "next power of 2 of columns"
     assert constants[1, 12346].value == 64
@@ -48,7 +51,7 @@ def test_nothing_that_a_call_keeps_remains(source):
         kept.append(x.shape)
         return two_blocks(x)
 
-    assert explore(remembering, source, "float16", CPU, shapes=[(2, 3)], most_elements=100, seconds=5)
+    assert explore(remembering, source, "float16", CPU, shapes=[(2, 3)], most_elements=100, most_calls=6000)
     assert kept == []
 
 
@@ -58,17 +61,19 @@ def test_a_shape_that_is_refused_has_no_path(source):
             raise ValueError("too wide")
         return two_blocks(x)
 
-    found = explore(narrow, source, "float32", CPU, shapes=[(1, 100), (1, 101)], most_elements=1000, seconds=5)
+    found = explore(narrow, source, "float32", CPU, shapes=[(1, 100), (1, 101)], most_elements=1000, most_calls=6000)
     assert list(found) == [(1, 100)]
 
 
-def test_a_call_that_hangs_ends_with_the_time(source):
+def test_a_call_that_hangs_ends(source, monkeypatch):
+    monkeypatch.setattr(exploration, "_HANGS", 1.0)
+
     def hanging(x):
         while x.shape[1] == 5:
             pass
         return two_blocks(x)
 
-    found = explore(hanging, source, "float32", CPU, shapes=[(1, 4), (1, 5), (1, 6)], most_elements=10, seconds=1)
+    found = explore(hanging, source, "float32", CPU, shapes=[(1, 4), (1, 5), (1, 6)], most_elements=10, most_calls=6000)
     assert list(found) == [(1, 4)]
 
 
@@ -82,7 +87,7 @@ def test_a_gpu_is_pretended(source):
         return out
 
     device = torch.device("cuda", 0)
-    found = explore(on_gpu_alone, source, "float32", device, shapes=[(1, 4)], most_elements=10, seconds=5)
+    found = explore(on_gpu_alone, source, "float32", device, shapes=[(1, 4)], most_elements=10, most_calls=6000)
     assert [launch.kernel for launch in found[1, 4].launches] == ["_kernel"]
     assert not torch.empty(1).is_cuda
 
@@ -135,7 +140,9 @@ def capped(x):
 
 
 def test_a_grid_that_scales_is_one_path_and_a_capped_one_another(source):
-    found = explore(capped, source, "float32", CPU, rows=[1, 7, 33, 5000], columns=[5], most_elements=10**6, seconds=5)
+    found = explore(
+        capped, source, "float32", CPU, rows=[1, 7, 33, 5000], columns=[5], most_elements=10**6, most_calls=6000
+    )
     launches = {shape: path.launches[0] for shape, path in found.items()}
     assert str(launches[33, 5]) == "_kernel(BLOCK=32, num_warps=8, grid=rows / BLOCK)"
     assert found[33, 5].key == found[128, 5].key != found[129, 5].key
@@ -146,7 +153,7 @@ def test_operations_of_torch_tell_paths_apart(source):
     def by_two_means(x):
         return torch.softmax(x, -1) if x.shape[1] > 9 else (x - x.amax(-1, keepdim=True)).exp()
 
-    found = explore(by_two_means, source, "float32", CPU, shapes=[(1, 9), (1, 10)], most_elements=100, seconds=5)
+    found = explore(by_two_means, source, "float32", CPU, shapes=[(1, 9), (1, 10)], most_elements=100, most_calls=6000)
     assert found[1, 10].operations == ("aten._softmax",)
     assert found[1, 9].operations == ("aten.amax", "aten.sub", "aten.exp")
 
@@ -156,8 +163,10 @@ def test_both_sides_of_a_condition_in_one_line_are_two_paths(tmp_path):
     file.write_text("def softmax(x):\n    scale = 1.0 if len(x) == 3 else 0.5\n    return x\n", encoding="utf-8")
     space = {}
     exec(compile(file.read_text(), str(file), "exec"), space)
-    found = explore(space["softmax"], read(file), "float32", CPU, rows=[1, 9], columns=[2], most_elements=99, seconds=5)
+    found = explore(
+        space["softmax"], read(file), "float32", CPU, rows=[1, 9], columns=[2], most_elements=99, most_calls=6000
+    )
     assert found[1, 2].key == found[9, 2].key
     shapes = [(2, 2), (3, 2)]
-    found = explore(space["softmax"], read(file), "float32", CPU, shapes=shapes, most_elements=99, seconds=5)
+    found = explore(space["softmax"], read(file), "float32", CPU, shapes=shapes, most_elements=99, most_calls=6000)
     assert found[2, 2].key != found[3, 2].key

@@ -20,9 +20,9 @@ from softcheck.probes.histories import at_once
 from softcheck.probes.histories.modes import modes
 from softcheck.probes.histories.player import Copies, Player
 from softcheck.probes.histories.steps import JUMPS, Change, Step, circumstances
-from softcheck.probes.other_sizes import other_sizes
-from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.shape_plan import Shape
+from softcheck.probes.outcome import Outcome
+from softcheck.probes.predicate import Shape
+from softcheck.probes.regime_map import other_sizes
 from softcheck.variants.source import source_of
 
 _BUDGET, _BUDGET_ON_GPU = 1400, 1200
@@ -68,11 +68,6 @@ class Histories(Probe):
         outcome: Outcome = trial.parameters(subject)
         return outcome
 
-    def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
-        """Counts a trial that left some calls out as made."""
-        made = sum(outcome.skipped is None or bool(outcome.tried) for _, outcome in done)
-        return msgspec.structs.replace(super().conclude(done), trials=made)
-
 
 PROBE = Histories()
 
@@ -111,7 +106,7 @@ def _elsewhere(subject: Subject, ordinary: Step) -> Outcome:
         if outcome.violations or outcome.fatal:
             return outcome
         made, left_out, is_cut = made + run.made, left_out or outcome.skipped, is_cut or outcome.is_cut
-    return Outcome(tried=(made,), skipped=left_out, is_cut=is_cut)
+    return Outcome(tried=tuple(sizes) if made else (), skipped=left_out, is_cut=is_cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +158,13 @@ class _InTurn:
     def _outcome(
         self, *, violations: tuple[Violation, ...] = (), skipped: str | None = None, is_cut: bool = False
     ) -> Outcome:
-        return Outcome(violations=violations, skipped=skipped, tried=(self.made,), fatal=self.fatal, is_cut=is_cut)
+        return Outcome(
+            violations=violations,
+            skipped=skipped,
+            tried=((self._base.rows, self._base.columns),),
+            fatal=self.fatal,
+            is_cut=is_cut,
+        )
 
     def _calm_calls(self) -> int:
         """Calls after which what a variant has learnt of its inputs may be settled: more than a number of its source, if it keeps anything."""

@@ -1,7 +1,7 @@
 """Calls of a variant in the circumstances of ways, each answer and each gradient judged."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,17 +12,20 @@ import torch
 from oracles.formats import Bits, decode
 from softcheck.calling.call import Placed, Returned, call_on_device, to_bits, to_tensor
 from softcheck.calling.operands import kept_answers
+from softcheck.calling.state import preserved
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import differ_grossly
 from softcheck.probes.helpers import wrong_values, wrong_where_it_lies
 from softcheck.probes.histories.modes import asks_for_gradient, with_gradient
 from softcheck.probes.histories.player import INFERENCE_TENSOR
+from softcheck.probes.operand_moves import TAKEN_ONCE
 from softcheck.probes.options import VALUES, with_zeros
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
+from softcheck.probes.space import axes as ax
 from softcheck.probes.space import output_gradients as og
-from softcheck.probes.space.axes import ASKED, CALL, DIMS, GRADIENT, LAYOUT, OFFSET, ROWS, WaySpace
+from softcheck.probes.space.axes import WaySpace
 from softcheck.probes.space.backwards import (
     OPERANDS,
     Backwards,
@@ -46,6 +49,8 @@ _BROKEN = WRONG_KINDS | {
     FindingKind.OUTPUT_REUSED,
 }
 """Kinds that are faults in any circumstances."""
+_LEFT_OUT = ("OutOfResources:", "CompileTimeAssertionFailure:", "PTXASError:")
+"""Exceptions for which Triton's tuning leaves a configuration out: it asks for more than this device has, and never runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +74,31 @@ class Attempts:
         """Parameters that had other values than usual in calls that were judged."""
         self.notes: list[str] = []
         """Remarks on gradients that nobody promises."""
+        self._shared: list[bool] = []
+        """For each call with one mask for several rows whether its answer was right."""
+
+    @property
+    def has_shared_masks(self) -> bool:
+        """True if a call with one mask for several rows had an answer."""
+        return bool(self._shared)
+
+    @property
+    def takes_shared_masks(self) -> bool:
+        """True if each such answer was right."""
+        return all(self._shared)
 
     def make(self, way: Way) -> Attempted:
         """Calls the variant in the circumstances of a way, and judges its answer and, if it asks for one, its gradient."""
-        asked, is_asked = way.get(ASKED), asks_for_backward(way)
-        # Two batches of three heads share a bias.
-        way = way.having(ROWS, 6) if asked == og.SHARED_BIAS else way
+        found = self._of(way)
+        if way.get(ax.SHARED_MASK) in TAKEN_ONCE and not found.refused:
+            self._shared.append(not found.violations)
+        return found
+
+    def _of(self, way: Way) -> Attempted:
+        asked, is_asked = way.get(ax.ASKED), asks_for_backward(way)
+        # Two batches of three heads share a bias or a mask.
+        is_shared = asked == og.SHARED_BIAS or (way.get(ax.SHARED_MASK) and self._calls.space.subject.setting.has_heads)
+        way = way.having(ax.ROWS, 6) if is_shared else way
         subject = self._calls.subject(way)
         if subject is None:
             return Attempted(refused=_refused("these options are not judged together"))
@@ -96,7 +120,7 @@ class Attempts:
     def _made(self, subject: Subject, way: Way, again: str) -> Made | Attempted:
         """Makes a call; returns what is wrong of it, or refused, in place of a right one."""
         setting, operation = subject.setting, subject.setting.operation
-        is_asked, asked = asks_for_backward(way), way.get(ASKED)
+        is_asked, asked = asks_for_backward(way), way.get(ax.ASKED)
         bits: Bits | None = self._calls.bits(way, again)
         assert bits is not None
         if is_asked and setting.has_heads:
@@ -115,7 +139,8 @@ class Attempts:
         with kept_answers() as whole, packed, self.conditions.watching(way):
             returned = self._called(subject, function, Placed(x, storage, setting.fmt))
         if returned.output is None or returned.fatal:
-            return _without_answer(returned)
+            is_left_out = way.get(ax.CONFIGURATION) and returned.violations[0].message.startswith(_LEFT_OUT)
+            return Attempted() if is_left_out and not returned.fatal else _without_answer(returned)
         self.varied.update(self._calls.space.varied_by(way))
         broken = tuple(v for v in returned.violations if v.kind in _BROKEN)
         output = prepared.as_rows(returned.output, operation.output_shape(*prepared.laid.rows.shape))
@@ -133,7 +158,7 @@ class Attempts:
     ) -> tuple[torch.Tensor, Callable[..., Any], dict[str, torch.Tensor], list[torch.Tensor]]:
         """Returns the input, the function, what requires a gradient, and a list for gradients of what the call takes in the input's place."""
         subject, x, function = prepared.subject, prepared.view(held), prepared.function
-        mode, is_asked, asked = self._calls.space.mode_of(way), asks_for_backward(way), way.get(ASKED)
+        mode, is_asked, asked = self._calls.space.mode_of(way), asks_for_backward(way), way.get(ax.ASKED)
         if is_asked and subject.setting.has_heads:
             assert isinstance(function, Adapted)
             names = names_asked(subject, asked)
@@ -154,7 +179,7 @@ class Attempts:
 
         A path that leaves a width to torch carries one that nobody promises elsewhere, and an option need not have one.
         """
-        space, asked = self._calls.space, way.get(ASKED)
+        space, asked = self._calls.space, way.get(ax.ASKED)
         options = {axis.name for axis in space.axes if not axis.is_promised}
         is_due = space.has_own_backward or subject.setting.declaration.backward or asked == og.HIDDEN_LAYER
         is_due |= asked in {og.ALONE.format(name) for name in OPERANDS}
@@ -175,13 +200,12 @@ class Attempts:
         """Returns what is wrong of an answer; a hidden row may have NaN or zeros where an option hides it, since nobody declares which."""
         setting, rows = subject.setting, prepared.laid.rows
         wrong, bits = wrong_where_it_lies(subject, rows, output, returned, setting.fmt), to_bits(output, setting.fmt)
-        given = {name for name, _ in way.values if name in VALUES or name == CALL}
+        given = {name for name, _ in way.values if name in VALUES or name in (ax.CALL, ax.SHARED_MASK)}
         if given and FindingKind.NAN_MISMATCH in {violation.kind for violation in wrong}:
             wrong = wrong_values(with_zeros(subject), rows, bits, returned)
         wrong = tuple(violation for violation in wrong if violation.kind in _BROKEN)
-        is_laid = any(way.get(axis) for axis in (LAYOUT, OFFSET, DIMS)) and prepared.place == -1
-        is_rounded = prepared.place != -1 and returned.of_cpu_library and setting.fmt.width == 16
-        if not wrong or not (is_laid or is_rounded):
+        is_over = ax.OVER in way.get(ax.DIMS)
+        if not wrong or not (is_over or any(way.get(axis) for axis in (ax.LAYOUT, ax.OFFSET, ax.DIMS))):
             return wrong
         x = to_tensor(rows, setting.fmt, subject.device)
         plain = self._called(subject, subject.variant.function, Placed(x, x.view(-1), setting.fmt))
@@ -189,9 +213,14 @@ class Attempts:
             return wrong
         other = to_bits(plain.output.reshape(output.shape), setting.fmt)
         is_gross = differ_grossly(*(decode(each, setting.fmt) for each in (bits, other)))
-        if is_rounded:
+        if is_over:
             # torch computes 16-bit answers over other dimensions than the last in 16 bits on a CPU.
-            return wrong if is_gross else ()
+            is_rounded = returned.of_cpu_library and setting.fmt.width == 16
+            if is_gross and _is_ignored(prepared, output):
+                option = str(self._calls.space.dim_parameter)
+                told = f"the answers are those of {option}=-1"
+                return (wrong[0].told(told, option=option, answers_of="the last dimension"),)
+            return () if is_rounded and not is_gross else wrong
         also_packed = {violation.kind for violation in wrong_values(subject, rows, other, plain)}
         caused = [violation for violation in wrong if violation.kind not in also_packed]
         if caused and is_gross:
@@ -201,11 +230,21 @@ class Attempts:
 
 def asks_for_backward(way: Way) -> bool:
     """True if a way asks for a gradient."""
-    return bool(way.get(GRADIENT) or way.get(ASKED))
+    return bool(way.get(ax.GRADIENT) or way.get(ax.ASKED))
 
 
 def _refused(said: str) -> Violation:
     return Violation(FindingKind.RAISED, said)
+
+
+def _is_ignored(prepared: Prepared, output: torch.Tensor) -> bool:
+    """True if the answers over another dimension are those over the last one."""
+    if prepared.over_last is None or len(prepared.laid.shape) == 1:
+        return False
+    with preserved(), suppress(Exception), torch.no_grad():
+        answer = prepared.as_rows(prepared.over_last(prepared.view(prepared.storage())), (len(output), output.shape[1]))
+        return answer is not None and torch.equal(answer, output)
+    return False
 
 
 def _of_outcome(outcome: Outcome) -> Attempted:

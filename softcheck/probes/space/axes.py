@@ -4,25 +4,26 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 
-from oracles.formats import FLOAT16
-from softcheck.operations.operation import Parameter, value_in_words
+from oracles.formats import FLOAT16, FORMATS, Bits, Format
+from softcheck.calling.call import TORCH_DTYPES
+from softcheck.operations.operation import Parameter, value_in_words, without_layout
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import parameters_of
+from softcheck.probes.helpers import call_on, parameters_of, repeats
 from softcheck.probes.histories.modes import ANY_ALGORITHM, COMPILED, REQUIRES_GRAD, in_mode, modes
 from softcheck.probes.judged_gradients import judged_by
-from softcheck.probes.operand_moves import TOGETHER, layouts_of_operands
+from softcheck.probes.operand_moves import MASKS, SHARED, TOGETHER, layouts_of_operands
 from softcheck.probes.options import TEMPERATURE, VALUES, operand_calls, temperature_call
-from softcheck.probes.space import contents, strides
+from softcheck.probes.space import contents, own, strides
 from softcheck.probes.space import output_gradients as og
 from softcheck.probes.space.way import DECLARED, Way, WayAxis, names_of
-from softcheck.probes.torch_options import own_function
+from softcheck.probes.tuning import in_configuration
 from softcheck.variants.adapt import Adapted, operands_of
 from softcheck.variants.source import Source, is_compiled_by_torch, launches_kernels, source_of
 
@@ -33,6 +34,14 @@ OTHERS, GRADIENT, ASKED, MODE, SETTINGS, BEFORE, OUT = (
 OPERAND = "layout of "
 """Begins the name of the axis of an operand's layout."""
 NONE = "none"
+LIKE, DTYPE, VMAP, MODULE, CONFIGURATION, SHARED_MASK = (
+    *("rows like", "dtype", "vmap", "module", "configuration", "shared mask"),
+)
+OWN = (DTYPE, VMAP, MODULE, *own.LAUNCH)
+"""Axes of what nobody promises to take, and whose values have one meaning."""
+OVER = " over "
+"""Parts the number of dimensions from the place of the row among them, where that is not the last."""
+_LAST_TWO = "-2;-1"
 CALL = "call"
 """The axis of calls with a mask, or another operand, that the function's own call leaves out."""
 MASK_AND_CAUSAL = "a mask and a causal flag"
@@ -57,6 +66,14 @@ _LONG_OF_ONE, _LONG_OF_ONE_ON_GPU = (1100, 4100), (1030, 1100, 2050, 4100, 8200,
 _BEHIND_A_CACHE, _BEFORE_IT = 99, (3, 1, 6, 13, 21)
 """Keys of heads, and of these the keys before the first query: a chunk of a prompt behind a cache, whose length fills no tile."""
 _PLAIN_ROWS, _ROWS = 3, (1, 2, 8, 17)
+_ROWS_LIKE, _COLUMNS_LIKE = 7, 66
+"""Of rows beside special ones: an even number, so that a row may be two equal halves."""
+_OF_CONFIGURATIONS = (100, 1000)
+_LARGE_OVER: tuple[dict[str, Any], ...] = (
+    {DIMS: "1 over 0", COLUMNS: 66049},
+    {DIMS: "2 over 0", ROWS: 65, COLUMNS: 1030},
+)
+"""Tensors that a wrapper may cut into parts to spare memory."""
 _PLAIN_HEADS, _HEADS = 2, (1, 6)
 _WIDEST, _WIDEST_INTERPRETED = 2**16 + 1, 2**14 + 1
 _MOST_ELEMENTS, _MOST_ELEMENTS_OF_TORCH, _MOST_ELEMENTS_INTERPRETED = 2**21, 2**17, 2**16
@@ -88,7 +105,7 @@ _OF_SETTINGS = ("autocast", "set_default", ANY_ALGORITHM)
 """Parts of modes that change what torch's settings say, beside modes of gradients, threads and streams."""
 _OF_ANY_SIZE = (CONTENTS, OTHERS, COLUMNS, ROWS)
 """Axes for whose values torch.compile makes one code."""
-_NOT_COMPILED_FOR = (CONTENTS, OTHERS, ROWS, MODE, SETTINGS)
+_NOT_COMPILED_FOR = (CONTENTS, OTHERS, ROWS, MODE, SETTINGS, VMAP, MODULE)
 """Axes for whose values Triton has one kernel."""
 _LEFT_TO_HISTORIES = ("graph", "while another call")
 """Parts of modes that histories alone try, since they need the other calls of a history."""
@@ -111,6 +128,8 @@ class WaySpace:
     """A remark where no gradient can be asked for."""
     taken_dimensions: int = 2
     """Dimensions of the largest tensors of ordinary rows for which the answer is right, whatever is declared."""
+    configurations: tuple[str, ...] = ()
+    """Configurations of autotuned kernels, in words."""
     source: Source = field(init=False)
 
     def __post_init__(self) -> None:
@@ -138,21 +157,41 @@ class WaySpace:
             WayAxis(SETTINGS, names_of((NONE, *filter(_is_of_settings, self._modes)))),
             WayAxis(BEFORE, (NONE, *self._earlier())),
             WayAxis(OUT, (NONE, *self._outs())),
+            WayAxis(SHARED_MASK, (NONE, *(SHARED if self._has_masks else ())), is_promised=False),
+            *(WayAxis(name, self._given(name), is_promised=False) for name in own.LAUNCH),
+            WayAxis(DTYPE, (NONE, *([self.wider.name] if self.wider else [])), is_promised=False),
+            WayAxis(VMAP, (NONE, *(own.VMAP if self._is_mapped else ())), is_promised=False),
+            WayAxis(MODULE, names_of((NONE, *self.modules)), is_promised=False),
+            WayAxis(CONFIGURATION, names_of((NONE, *self.configurations)), is_planned=False),
+            WayAxis(LIKE, (NONE, *self._special_rows()), is_planned=False),
         )
         free = _OF_ANY_SIZE if self.is_compiled_by_torch else _NOT_COMPILED_FOR
         return tuple(replace(axis, compiles=axis.name not in free) for axis in found if len(axis.values) > 1)
 
     @property
     def always(self) -> list[Way]:
-        """Ways that are too dear to meet others, and are made all the same: long heads, and the gradient of many rows."""
-        if self.subject.setting.has_heads:
-            return [Way(tuple((name, str(value)) for name, value in way.items())) for way in self._long_heads()]
+        """Ways that are too dear, or too many, to meet others, and are made all the same."""
         is_tall = self._is_interpreted and self._tall is not None
-        return [Way(((ROWS, str(_TALL_INTERPRETED)), (GRADIENT, og.VARYING)))] if is_tall else []
+        found = [*self._long_heads(), *([{ROWS: _TALL_INTERPRETED, GRADIENT: og.VARYING}] if is_tall else [])]
+        found += [{ROWS: _ROWS_LIKE, COLUMNS: _COLUMNS_LIKE, LIKE: like} for like in self._special_rows()]
+        of_kernels = [n for n in _OF_CONFIGURATIONS if self.subject.setting.takes(n)]
+        found += [{COLUMNS: n, CONFIGURATION: each} for each in names_of(self.configurations) for n in of_kernels]
+        has_dim = self.dim_parameter is not None and self.subject.setting.has_rows_alone
+        found += [way for way in _LARGE_OVER if has_dim and self.subject.setting.takes(int(way[COLUMNS]))]
+        return [Way(tuple((name, str(value)) for name, value in way.items())) for way in found]
+
+    def _special_rows(self) -> list[str]:
+        """Rows by which a wrapper may choose a shorter way for all."""
+        setting = self.subject.setting
+        is_asked = not setting.has_heads and setting.takes(_COLUMNS_LIKE) and not setting.has_row_calls
+        places = (contents.AT_BOTH_ENDS, contents.THROUGHOUT)
+        return [f"{kind} {where}" for where in places for kind in contents.LIKE] if is_asked else []
 
     def _long_heads(self) -> Iterator[Mapping[str, object]]:
         setting = self.subject.setting
         known, most = setting.operation.parameters, setting.declaration.promised_columns(setting.dtype) or math.inf
+        if not setting.has_heads:
+            return
         of_one = [n for n in (_LONG_OF_ONE_ON_GPU if setting.on_gpu else _LONG_OF_ONE) if n <= most]
         if known["queries"]:
             yield from ({COLUMNS: n, CONTENTS: contents.ADVERSARIAL} for n in of_one)
@@ -191,10 +230,61 @@ class WaySpace:
     @cached_property
     def dim_parameter(self) -> str | None:
         """The function's parameter for the dimension that is reduced, if it takes one."""
-        setting = self.subject.setting
-        if not setting.has_rows_alone or not setting.operation.answers_elements:
+        if not self.subject.setting.has_matrices_alone:
             return None
-        return next((name for name in ("dim", "axis") if name in self._parameters), None)
+        return next((name for name in own.OF_DIMENSION if name in self._parameters), None)
+
+    @cached_property
+    def wider(self) -> Format | None:
+        """The next wider type that is declared, if the function takes one for the answer."""
+        setting = self.subject.setting
+        asked = ("float32", "float64") if setting.has_rows_alone and "dtype" in self._parameters else ()
+        declared = (FORMATS[name] for name in asked if name in setting.declaration.dtypes)
+        return next((each for each in declared if each.width > setting.fmt.width), None)
+
+    @cached_property
+    def modules(self) -> Mapping[str, torch.nn.Module]:
+        """The module that the function is, as users change it."""
+        function, fmt = self.subject.variant.function, self.subject.setting.fmt
+        found = own.changed_modules(function, TORCH_DTYPES[fmt.name])
+        bits = contents.ordinary_rows(_PLAIN_ROWS, self.columns_of(Way()), fmt)
+
+        def answer(module: torch.nn.Module) -> Bits | None:
+            changed = own.replaced(function, lambda _: module)
+            return call_on(replace(self.subject, variant=replace(self.subject.variant, function=changed)), bits).output
+
+        # Dropout, and noise that is added in training, give another answer each time.
+        return {name: each for name, each in found.items() if repeats(answer(each), partial(answer, each), fmt)}
+
+    @cached_property
+    def other_values(self) -> Mapping[str, Any]:
+        """Other values of the function's own parameters, whatever they mean."""
+        return own.other_values(own.own_function(self.subject.variant.function), self.subject.setting.dtype)
+
+    @cached_property
+    def _is_mapped(self) -> bool:
+        return self.subject.setting.has_rows_alone and self.source.mentions("vmap")
+
+    @cached_property
+    def _takes_masks(self) -> bool:
+        return any(without_layout(name) in MASKS for name in operands_of(self.subject.variant.function))
+
+    @cached_property
+    def _has_masks(self) -> bool:
+        """True if a call takes masks of rows, or may."""
+        operation, function = self.subject.setting.operation, self.subject.variant.function
+        if operation.arguments is None or operation.matrix is not None or not isinstance(function, Adapted):
+            return False
+        if MASKS.isdisjoint(operand.name for operand in operation.arguments.operands):
+            return False
+        return self._takes_masks or bool(self.calls) or not {"masked", "biased"}.isdisjoint(function.open_options)
+
+    def launch_parameter(self, axis: str) -> str | None:
+        """The function's parameter for one of the axes of how kernels are launched."""
+        return next((name for name in own.LAUNCH[axis][0] if name in self._parameters), None)
+
+    def _given(self, axis: str) -> tuple[str, ...]:
+        return (NONE, *(map(str, own.LAUNCH[axis][1]) if self.launch_parameter(axis) else ()))
 
     @cached_property
     def out_parameter(self) -> str | None:
@@ -207,12 +297,19 @@ class WaySpace:
     def varied_by(self, way: Way) -> list[str]:
         """Returns the function's parameters and the operation's that have other values than usual in a way."""
         given, function = dict(way.values), self.subject.variant.function
-        own = function.open_options if isinstance(function, Adapted) else {}
-        own |= {"scale": own[TEMPERATURE]} if TEMPERATURE in own and "scale" not in own else {}
-        found = [own.get(name, name) for name in given if name in VALUES or name in HEADS or name == TEMPERATURE]
+        taken = function.open_options if isinstance(function, Adapted) else {}
+        taken |= {"scale": taken[TEMPERATURE]} if TEMPERATURE in taken and "scale" not in taken else {}
+        found = [taken.get(name, name) for name in given if name in VALUES or name in HEADS or name == TEMPERATURE]
         found += [name for name, call in self.calls.items() if names_of([call])[0] == given.get(CALL)]
         found += [self.out_parameter] if OUT in given and self.out_parameter else []
-        return found + ([self.dim_parameter] if " over " in given.get(DIMS, "") and self.dim_parameter else [])
+        found += [*self.given_values(way)]
+        return found + ([self.dim_parameter] if OVER in given.get(DIMS, "") and self.dim_parameter else [])
+
+    def given_values(self, way: Way) -> dict[str, Any]:
+        """Returns the values that a way gives for the function's own parameters, but for the dimension."""
+        asked = {self.launch_parameter(axis) or axis: way.get(axis) for axis in own.LAUNCH if way.get(axis)}
+        wider = {"dtype": TORCH_DTYPES[way.get(DTYPE)]} if way.get(DTYPE) else {}
+        return {**{name: int(value) for name, value in asked.items()}, **wider}
 
     def mode_of(self, way: Way, axis: str = MODE) -> str:
         """Returns the mode of a way, or another axis of modes, as ``softcheck.probes.histories.modes`` names it."""
@@ -220,6 +317,10 @@ class WaySpace:
 
     def called(self, function: Callable[[torch.Tensor], Any], way: Way) -> Callable[[torch.Tensor], Any]:
         """Returns the function as it is called in a way's mode and settings."""
+        chosen = way.get(CONFIGURATION)
+        if chosen:
+            named = next(each for each in self.configurations if names_of([each])[0] == chosen)
+            function = in_configuration(function, named)
         return in_mode(in_mode(function, self.mode_of(way, SETTINGS)), self.mode_of(way))
 
     def in_settings(self, backward: Callable[[torch.Tensor], Any], way: Way) -> Callable[[torch.Tensor], Any]:
@@ -238,13 +339,15 @@ class WaySpace:
     def leading_of(self, way: Way) -> tuple[tuple[int, ...], int]:
         """Returns the sizes of the dimensions beside the row, and the row's place among them."""
         rows, (count, place) = self.rows_of(way), _dims_of(way.get(DIMS, "2"))
+        if count == 1:
+            return (), place
         # One row is one in all dimensions.
         return (*((1, 1, 1) if rows == 1 else (2, 3, 2))[: count - 2], rows), place
 
     def excluded(self, way: Way) -> bool:
         """True if the values of a way can't stand together, or make too large a call."""
         given = dict(way.values)
-        dims, place = _dims_of(given.get(DIMS, "2"))
+        dims, _ = _dims_of(given.get(DIMS, "2"))
         mode, layout, asked = given.get(MODE, ""), given.get(LAYOUT, strides.PACKED), given.get(ASKED, og.ONCE)
         gradient = bool(given.keys() & {GRADIENT, ASKED})
         settings = given.get(SETTINGS, "")
@@ -259,7 +362,7 @@ class WaySpace:
         has_none = is_shared or any(word in mode for word in _SILENT_MODES) or OUT in given
         of_heads = self._has_heads and not given.keys().isdisjoint({MODE, SETTINGS, BEFORE, LAYOUT, OFFSET})
         of_plain = {CONTENTS, OTHERS, GRADIENT, MODE, SETTINGS, DIMS} if asked in og.OF_PLAIN_ROWS else set()
-        return (
+        return bool(
             (is_sized and self._is_large(way))
             or (gradient and (has_none or of_heads or mode == REQUIRES_GRAD))
             or not given.keys().isdisjoint(of_plain)
@@ -267,7 +370,14 @@ class WaySpace:
             or (asked == og.SHARED_BIAS and not given.keys().isdisjoint({ROWS, GRADIENT}))
             or (is_tall and given != {ROWS: given[ROWS], GRADIENT: og.VARYING})
             or not strides.fits(layout, dims)
-            or (OTHERS in given and self.rows_of(way) == 1)
+            or (not {OTHERS, SHARED_MASK}.isdisjoint(given) and self.rows_of(way) == 1)
+            # One row has no other rows.
+            or (dims == 1 and not {ROWS, OTHERS, LAYOUT, VMAP}.isdisjoint(given))
+            # What is moved for a call lies packed before it.
+            or (self.is_moved(way) and not {LAYOUT, OFFSET, OUT, GRADIENT, ASKED, DTYPE}.isdisjoint(given))
+            or (DTYPE in given and not {OUT, GRADIENT, ASKED}.isdisjoint(given))
+            or (VMAP in given and not {LAYOUT, OFFSET, OUT, GRADIENT, ASKED, SETTINGS}.isdisjoint(given))
+            or (SHARED_MASK in given and not self._has_shared(given))
             # One operand's own layout leaves the others packed: matrices that are all operands have no layout of the input then.
             or (
                 self._has_operands_alone
@@ -279,12 +389,22 @@ class WaySpace:
             or ("default_dtype" in settings and any(name in VALUES for name in given))
             or (CALL in given and (OUT in given or any(self._is_optional(name) for name in given)))
             or (TEMPERATURE in given and "scale" in given)
-            or (OUT in given and place != -1)
+            or (OUT in given and OVER in given.get(DIMS, ""))
             or (given.get(OUT) == EXCHANGED and dims == 2)
             or (OPERAND + TOGETHER in given and any(OPERAND in each and TOGETHER not in each for each in given))
             # Each shape and layout is compiled for anew, which takes seconds.
             or ("torch.compile" in settings and bool(given.keys() & {COLUMNS, ROWS, DIMS, LAYOUT, OFFSET, BEFORE}))
         )
+
+    def is_moved(self, way: Way) -> bool:
+        """True if the row is another dimension than the last of all operands, or of an answer for each row: these are moved in the call."""
+        setting, over = self.subject.setting, way.get(DIMS).partition(OVER)[2]
+        return bool(over) and (over == _LAST_TWO or not (setting.has_rows_alone and setting.operation.answers_elements))
+
+    def _has_shared(self, given: Mapping[str, str]) -> bool:
+        """True if a call has a mask that rows can share, in an operand of which nothing else is asked."""
+        is_free = not any(OPERAND in each or each in (GRADIENT, ASKED, "causal", "window") for each in given)
+        return is_free and (self._takes_masks or not {"masked", "biased", CALL}.isdisjoint(given))
 
     @cached_property
     def calls(self) -> Mapping[str, str]:
@@ -332,7 +452,7 @@ class WaySpace:
 
     @cached_property
     def _parameters(self) -> Mapping[str, inspect.Parameter]:
-        return parameters_of(own_function(self.subject.variant.function))
+        return parameters_of(own.own_function(self.subject.variant.function))
 
     @property
     def _is_strided(self) -> bool:
@@ -379,7 +499,10 @@ class WaySpace:
     @cached_property
     def _dims(self) -> tuple[str, ...]:
         counts = [str(count) for count in range(2, self.most_dimensions + 1)]
-        over = ["2 over 0", "3 over 0", "3 over 1", "4 over 1"] if self.dim_parameter else []
+        over = [] if self.dim_parameter is None else ["2 over 0", "3 over 0", "3 over 1", "3 over -2", "4 over 1"]
+        setting = self.subject.setting
+        over += ["1 over 0"] if over and setting.has_rows_alone and setting.operation.answers_elements else []
+        over += [f"2{OVER}{_LAST_TWO}"] if over and setting.has_rows_alone and setting.operation.answers_rows else []
         return (*counts, *over)
 
     def _operands(self) -> dict[str, tuple[str, ...]]:
@@ -412,8 +535,8 @@ class WaySpace:
         fixed |= {"head_dim"} if {"head_dim", "scale"} & set(declared) else set()
         # A kernel that knows nothing of shared heads would read beyond the keys.
         function = self.subject.variant.function
-        own = function.open_options if isinstance(function, Adapted) else {}
-        is_open = not {"groups"} & (own.keys() | declared.keys())
+        taken = function.open_options if isinstance(function, Adapted) else {}
+        is_open = not {"groups"} & (taken.keys() | declared.keys())
         fixed |= set() if is_open and any(map(self.source.mentions, _OF_GROUPS)) else {"groups"}
         queries = map(str, self._own_sizes(_MOST_QUERIES, _MOST_OWN_QUERIES))
         sizes = {**HEADS, "queries": names_of((*HEADS["queries"], *queries))}
@@ -464,15 +587,16 @@ class WaySpace:
         left_out |= set() if self._is_strided else {"another layout"}
         left_out |= set() if self.out_parameter else {"refused memory for the answer"}
         left_out |= set() if self.calls and "causal" in self._options() else {MASK_AND_CAUSAL}
-        left_out |= set() if any(len(values) > 1 for values in self._options().values()) else {"another option"}
+        has_options = self.other_values or any(len(values) > 1 for values in self._options().values())
+        left_out |= set() if has_options else {"another option"}
         left_out |= set() if self.carries_gradient and not setting.has_heads else {"a backward"}
         return tuple(each for each in EARLIER if each not in left_out)
 
 
 def _dims_of(value: str) -> tuple[int, int]:
     """Returns the number of dimensions, and the place of the row among them."""
-    count, _, place = value.partition(" over ")
-    return int(count), int(place) if place else -1
+    count, _, place = value.partition(OVER)
+    return int(count), int(place) if place and place != _LAST_TWO else -1
 
 
 def _is_of_settings(mode: str) -> bool:

@@ -42,8 +42,8 @@ from softcheck.probes.histories.modes import THREAD as IN_THREAD
 from softcheck.probes.histories.modes import in_mode
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
+from softcheck.probes.space import axes as ax
 from softcheck.probes.space import output_gradients as og
-from softcheck.probes.space.axes import ASKED, GRADIENT
 from softcheck.probes.space.calls import Prepared, WayCalls
 from softcheck.probes.space.strides import EXPANDED
 from softcheck.probes.space.way import Way
@@ -87,7 +87,7 @@ class Backwards:
 
     def __init__(self, calls: WayCalls, way: Way) -> None:
         self._calls, self._way = calls, way
-        self._asked = way.get(ASKED, og.ONCE)
+        self._asked = way.get(ax.ASKED, og.ONCE)
 
     def of(self, forwards: Sequence[Made]) -> Outcome:
         """Judges the gradients of forward calls, whose backwards come in reverse order."""
@@ -189,14 +189,14 @@ class Backwards:
             is_whole = len(kept) == len(rows) and bool(np.isfinite(decode(rows, setting.fmt)).any())
             return judged_gradients.judged_together(subject, rows, found, given, arithmetic) if is_whole else None
         own = prepared.as_rows(made.own[-1], rows.shape) if made.own else None
-        words = f"gradient {self._way.get(GRADIENT, og.VARYING)}"
+        words = f"gradient {self._way.get(ax.GRADIENT, og.VARYING)}"
         behind = None if own is None else own[index]
         return judged_gradients.judged(subject, rows[kept], found[index], given[index], arithmetic, words, behind)
 
     def _output_gradient(self, made: Made, number: int = 0) -> torch.Tensor:
         """Returns an output gradient in the values and the layout of the way, in the shape of the answer."""
         subject, prepared, output = made.subject, made.prepared, made.output
-        fmt, asked = subject.setting.fmt, self._way.get(GRADIENT, og.VARYING)
+        fmt, asked = subject.setting.fmt, self._way.get(ax.GRADIENT, og.VARYING)
         rows, numbers = subject.setting.operation.output_shape(*prepared.laid.rows.shape)
         seed = self._calls.seed(self._way, f"gradient {number or ''}".strip())
         values = to_tensor(ordinary_rows(rows, numbers, fmt, seed), fmt, subject.device).to(output.dtype)

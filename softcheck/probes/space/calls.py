@@ -14,37 +14,19 @@ from oracles.formats import FORMATS, Bits, decode, encode
 from softcheck.calling import activity
 from softcheck.calling.call import TORCH_DTYPES, to_tensor
 from softcheck.calling.state import preserved
+from softcheck.operations.heads import split
 from softcheck.operations.operation import Parameter, value_in_words
 from softcheck.operations.registry import operation
 from softcheck.probes.allocation import handing_out
 from softcheck.probes.base import Subject
 from softcheck.probes.histories.player import failing
-from softcheck.probes.operand_moves import laid_out
+from softcheck.probes.operand_moves import OF_ALL_HEADS, laid_out, rows_of_shared, with_shared_masks
 from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, called_as, temperature_call, with_options
-from softcheck.probes.space import contents, strides
-from softcheck.probes.space.axes import (
-    ASKED,
-    BEFORE,
-    CALL,
-    COLUMNS,
-    CONTENTS,
-    EXCHANGED,
-    GRADIENT,
-    HEADS,
-    LAYOUT,
-    MASK_AND_CAUSAL,
-    OFFSET,
-    OPERAND,
-    OTHERS,
-    OUT,
-    ROWS,
-    SLICE,
-    TOO_NARROW,
-    WaySpace,
-)
+from softcheck.probes.space import axes as ax
+from softcheck.probes.space import contents, own, strides
+from softcheck.probes.space.axes import WaySpace
 from softcheck.probes.space.way import VALUES as NUMBERS
 from softcheck.probes.space.way import Way, names_of
-from softcheck.probes.torch_options import own_function, taking_the_input_first
 from softcheck.variants.adapt import Adapted
 
 _LONG = 2000
@@ -61,6 +43,8 @@ class Prepared:
     place: int
     """The dimension that is the row."""
     layout: str = strides.PACKED
+    over_last: Callable[..., Any] | None = None
+    """The call over the last dimension of the same tensors, where it is over another."""
     beside: list[torch.Tensor] = field(default_factory=list)
     """Memory beside that which calls were given for their answers: NaN, unless they wrote there."""
 
@@ -99,47 +83,81 @@ class WayCalls:
     def bits(self, way: Way, again: str = "") -> Bits:
         """Returns the rows of a way, [rows, columns]; ``again`` gives others of the same contents."""
         setting, numbers = self.space.subject.setting, self.space.source.numbers
-        asked = way.get(CONTENTS, contents.PLAIN)
+        asked = way.get(ax.CONTENTS, contents.PLAIN)
         name = next(each for each in contents.names(numbers, setting.fmt) if names_of([each])[0] == asked)
         rows = int(np.prod(self.space.leading_of(way)[0]))
         columns = self.space.columns_of(way)
         rng = np.random.default_rng([self.seed(way, again), columns])
-        make = contents.mixed_rows if way.get(OTHERS) else contents.rows_of
-        return make(name, rows, columns, setting.fmt, rng, numbers)
+        make = contents.mixed_rows if way.get(ax.OTHERS) else contents.rows_of
+        bits = make(name, rows, columns, setting.fmt, rng, numbers)
+        if way.get(ax.SHARED_MASK):
+            batches = split(rows)[0] if setting.has_heads else (*self.space.leading_of(way)[0][:-1], 1)[0]
+            of_one = rows // batches if way.get(ax.SHARED_MASK).startswith(OF_ALL_HEADS) else rows
+            subject = self.subject(way)
+            known = {} if subject is None else subject.variant.operation.parameters
+            bits = rows_of_shared(bits, setting.fmt, of_one, known)
+        bits = contents.beside_like(bits, way.get(ax.LIKE), setting.fmt) if way.get(ax.LIKE) else bits
+        return encode(decode(bits, setting.fmt), self.space.wider) if way.get(ax.DTYPE) and self.space.wider else bits
 
     def seed(self, way: Way, again: str = "") -> int:
         """Returns the seed of a way's numbers: that of others with the same contents and the same number of ``values``."""
-        digest = hashlib.sha256(f"{self._seed} {way.get(NUMBERS)} {way.get(CONTENTS)} {again}".encode()).digest()
+        digest = hashlib.sha256(f"{self._seed} {way.get(NUMBERS)} {way.get(ax.CONTENTS)} {again}".encode()).digest()
         return int.from_bytes(digest[:4])
 
     def subject(self, way: Way) -> Subject | None:
         """Returns the subject with a way's options, sizes of heads and layouts of operands; None where these are not judged together."""
-        given = tuple(each for each in way.values if each[0] in {*VALUES, *HEADS, TEMPERATURE, CALL})
+        given = tuple(each for each in way.values if each[0] in {*VALUES, *ax.HEADS, TEMPERATURE, ax.CALL})
         if given not in self._subjects:
             self._subjects[given] = self._with_options(dict(given))
         subject = self._subjects[given]
-        moves = {name.removeprefix(OPERAND): move for name, move in way.values if name.startswith(OPERAND)}
-        return subject if subject is None or not moves else _with_operands(subject, moves)
+        moves = {name.removeprefix(ax.OPERAND): move for name, move in way.values if name.startswith(ax.OPERAND)}
+        if subject is None:
+            return None
+        if way.get(ax.DTYPE):
+            subject = replace(subject, setting=replace(subject.setting, dtype=way.get(ax.DTYPE)))
+        if way.get(ax.SHARED_MASK):
+            shared = way.get(ax.SHARED_MASK)
+            return replace(
+                subject, variant=subject.variant.changing(lambda _x, given: with_shared_masks(given, shared))
+            )
+        return _with_operands(subject, moves) if moves else subject
 
     def prepared(self, subject: Subject, way: Way, bits: Bits) -> Prepared:
         """Lays rows out as a way has them, and binds the dimension and the memory for the answer that the function is given."""
-        leading, place = self.space.leading_of(way)
-        layout, offset = way.get(LAYOUT, strides.PACKED), int(way.get(OFFSET, "0"))
+        space, subject_function = self.space, subject.variant.function
+        leading, place = space.leading_of(way)
+        layout, offset = way.get(ax.LAYOUT, strides.PACKED), int(way.get(ax.OFFSET, "0"))
+        beside: list[torch.Tensor] = []
+        if way.get(ax.MODULE):
+            subject_function = own.replaced(subject_function, lambda _: space.modules[way.get(ax.MODULE)])
+        function = own.replaced(subject_function, lambda taken: self._given(taken, way, place, beside))
+        over_last = None
+        if place != -1:
+            over_last = own.replaced(subject_function, lambda taken: self._given(taken, way, -1, beside))
+            leading, place = ((len(bits),), -1) if space.is_moved(way) else (leading, place)
         laid = strides.laid(bits, leading, place, layout, subject.setting.fmt, offset)
-        function = subject.variant.function
-        own = taking_the_input_first(own_function(function), subject.variant.call)
-        if place != -1 and self.space.dim_parameter is not None:
-            over = {self.space.dim_parameter: place}
-            function = lambda x: own(x, **over)  # noqa: E731 - a function in place of another
-        if way.get(OUT) and self.space.out_parameter is not None:
-            beside: list[torch.Tensor] = []
-            function = _into(own, self.space.out_parameter, way.get(OUT), beside)
-            return Prepared(subject, function, laid, place, layout, beside)
-        return Prepared(subject, function, laid, place, layout)
+        if way.get(ax.DTYPE):
+            narrow = TORCH_DTYPES[space.subject.setting.fmt.name]
+            wide, function = function, lambda x: wide(x.to(narrow))
+        function = own.mapped(function, own.VMAP[way.get(ax.VMAP)]) if way.get(ax.VMAP) else function
+        return Prepared(subject, function, laid, place, layout, over_last, beside)
+
+    def _given(self, taken: own.Function, way: Way, asked: int, beside: list[torch.Tensor]) -> own.Function:
+        """Returns the user's own function with what a way gives it: memory for the answer, the dimension ``asked``, and other values."""
+        space, values = self.space, self.space.given_values(way)
+        if way.get(ax.OUT) and space.out_parameter is not None:
+            taken = _into(taken, space.out_parameter, way.get(ax.OUT), beside)
+        if ax.OVER in way.get(ax.DIMS) and space.dim_parameter is not None:
+            leading, place = space.leading_of(way)
+            if space.is_moved(way):
+                of_two = own.over_last_two(taken, space.dim_parameter)
+                return of_two if place == -1 else own.moved(taken, {space.dim_parameter: asked}, leading, place)
+            values[space.dim_parameter] = asked
+        return own.with_values(taken, values) if values else taken
 
     def make_before(self, prepared: Prepared, way: Way, storage: torch.Tensor) -> None:
         """Makes the call that comes before, if a way has one: whatever it gives, it must leave no mark."""
-        before = way.get(BEFORE)
+        before = way.get(ax.BEFORE)
         if before == "the same storage":
             whole = prepared.laid.storage.copy()
             whole[prepared.laid.places] = self.bits(way, "before")
@@ -156,15 +174,21 @@ class WayCalls:
         return None
 
     def _make_other(self, prepared: Prepared, way: Way, before: str) -> None:
-        flagged = self._with_mask_and_causal() if before == MASK_AND_CAUSAL else None
+        flagged = self._with_mask_and_causal() if before == ax.MASK_AND_CAUSAL else None
         if flagged is not None:
             x = to_tensor(flagged[1], flagged[0].setting.fmt, flagged[0].device)
             with preserved(), suppress(Exception), activity.calling():
                 flagged[0].variant.function(x)
             return
         other = self._other(way, before)
-        subject = self._with_another_option(way) if before == "another option" else prepared.subject
-        made = self.prepared(subject or prepared.subject, other, self.bits(other, "before"))
+        subject = prepared.subject
+        if before == "another option":
+            subject = self._with_another_option(way) or subject
+            x = prepared.view(prepared.storage())
+            for name, value in self.space.other_values.items():
+                changed = own.replaced(subject.variant.function, lambda taken: own.with_values(taken, {name: value}))  # noqa: B023 - called at once
+                self.in_vain(replace(prepared, function=changed), x, way)
+        made = self.prepared(subject, other, self.bits(other, "before"))
         x = made.view(made.storage())
         if before == "another dtype":
             setting = prepared.subject.setting
@@ -179,16 +203,16 @@ class WayCalls:
 
     def _other(self, way: Way, before: str) -> Way:
         """Returns the way of the call before."""
-        columns, rows, layout = self.space.columns_of(way), self.space.rows_of(way), way.get(LAYOUT)
+        columns, rows, layout = self.space.columns_of(way), self.space.rows_of(way), way.get(ax.LAYOUT)
         changes = {
-            "wider rows": (COLUMNS, columns + 1 if columns >= _LONG else 3 * columns + 1),
-            "narrower rows": (COLUMNS, max(1, columns // 2)),
-            "more rows": (ROWS, 2 * rows + 1),
-            "rows of NaN": (CONTENTS, "NaN"),
-            "refused memory for the answer": (OUT, TOO_NARROW),
-            "another layout": (LAYOUT, "padded by 3" if layout == "transposed" else "transposed"),
+            "wider rows": (ax.COLUMNS, columns + 1 if columns >= _LONG else 3 * columns + 1),
+            "narrower rows": (ax.COLUMNS, max(1, columns // 2)),
+            "more rows": (ax.ROWS, 2 * rows + 1),
+            "rows of NaN": (ax.CONTENTS, "NaN"),
+            "refused memory for the answer": (ax.OUT, ax.TOO_NARROW),
+            "another layout": (ax.LAYOUT, "padded by 3" if layout == "transposed" else "transposed"),
         }
-        plain = way.without(BEFORE).without(GRADIENT).without(ASKED)
+        plain = way.without(ax.BEFORE).without(ax.GRADIENT).without(ax.ASKED)
         return plain.having(*changes[before]) if before in changes else plain
 
     def _with_another_option(self, way: Way) -> Subject | None:
@@ -197,18 +221,18 @@ class WayCalls:
         for axis in (axis for axis in self.space.axes if axis.name in VALUES):
             other = next(value for value in axis.values[::-1] if value != way.get(axis.name, axis.plain))
             changed = way.without(axis.name) if other == axis.plain else way.having(axis.name, other)
-            subject = self.subject(Way(tuple(each for each in changed.values if not each[0].startswith(OPERAND))))
+            subject = self.subject(Way(tuple(each for each in changed.values if not each[0].startswith(ax.OPERAND))))
             found, way = (found, way) if subject is None else (subject, changed)
         return found
 
     def _with_options(self, given: Mapping[str, str]) -> Subject | None:
         subject = self.space.subject
-        call = next((text for text in self.space.calls.values() if names_of([text])[0] == given.get(CALL)), "")
+        call = next((text for text in self.space.calls.values() if names_of([text])[0] == given.get(ax.CALL)), "")
         if call:
             return called_as(subject, call)
         function = subject.variant.function
-        own = function.open_options if isinstance(function, Adapted) else {}
-        sizes = {name: float(text) for name, text in given.items() if name in HEADS and name not in own}
+        taken = function.open_options if isinstance(function, Adapted) else {}
+        sizes = {name: float(text) for name, text in given.items() if name in ax.HEADS and name not in taken}
         declared = self.declared({name: text for name, text in given.items() if name not in sizes})
         if declared:
             call = temperature_call(subject.variant.function) if TEMPERATURE in given else ""
@@ -266,17 +290,18 @@ def _with_operands(subject: Subject, moves: Mapping[str, str]) -> Subject:
 
 def _into(
     function: Callable[..., Any], name: str, memory: str, beside: list[torch.Tensor]
-) -> Callable[[torch.Tensor], torch.Tensor]:
+) -> Callable[..., torch.Tensor]:
     """Returns the function with its answer in memory that it is given; what lies ``beside`` that is added to a list."""
-    before, behind = (4, 9) if memory == SLICE else (0, -1 if memory == TOO_NARROW else 0)
+    before, behind = (4, 9) if memory == ax.SLICE else (0, -1 if memory == ax.TOO_NARROW else 0)
 
-    def called(x: torch.Tensor) -> torch.Tensor:
+    def called(*given: Any, **named: Any) -> torch.Tensor:
+        x = next(each for each in (*given, *named.values()) if isinstance(each, torch.Tensor))
         end = before + x.shape[-1] + min(behind, 0)
-        leading = x.shape[:-1] if memory != EXCHANGED else (x.shape[1], x.shape[0], *x.shape[2:-1])
+        leading = x.shape[:-1] if memory != ax.EXCHANGED else (x.shape[1], x.shape[0], *x.shape[2:-1])
         whole = x.new_full((*leading, end + max(behind, 0)), float("nan"))
-        whole = whole if memory != EXCHANGED else whole.transpose(0, 1)
+        whole = whole if memory != ax.EXCHANGED else whole.transpose(0, 1)
         beside.extend((whole[..., :before], whole[..., end:]))
-        function(x, **{name: whole[..., before:end]})
+        own.with_values(function, {name: whole[..., before:end]})(*given, **named)
         return whole[..., before:end]
 
     return called

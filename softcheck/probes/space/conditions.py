@@ -37,7 +37,7 @@ _MOST_OTHERS = 20
 _BUILT_IN = frozenset(
     {"len", "isinstance", "bool", "any", "all", "min", "max", "abs", "int", "float", "getattr", "hasattr"}
 )
-_ASKING = ASKING | frozenset(
+_ASKING = ASKING.union(
     [
         "abs",
         "float",
@@ -54,10 +54,8 @@ _ASKING = ASKING | frozenset(
         "lower",
         "bit_length",
         "is_tensor",
-        "current_thread",
-        "main_thread",
-        "get_ident",
-    ]
+    ],
+    ["current_thread", "main_thread", "get_ident"],
 )
 """Methods and functions of modules that change nothing of what they ask."""
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)

@@ -10,7 +10,6 @@ from softcheck.cases.telling import telling_batch
 PLAIN = "ordinary"
 
 _FAR, _APART = 800.0, 60.0
-_TILE = 128
 _MOST_NUMBERS = 2
 """Numbers of a variant's source on whose both sides the largest logits lie."""
 
@@ -163,17 +162,28 @@ def _place(row: Values) -> Values:
     return np.arange(row.size, dtype=np.float64)
 
 
-def spread(rows: int, columns: int, fmt: Format, seed: int) -> Values:
-    """Returns ordinary rows of growing spread, [rows, columns]: what is rounded in 16 bits shows in some of them."""
-    found: Values = decode(ordinary_rows(rows, columns, fmt, seed), fmt) * np.resize([1.0, 4.0, 6.0], (rows, 1))
-    return found
+AT_BOTH_ENDS, THROUGHOUT = "at both ends", "throughout"
+_WIDE, _PEAK = 10.0, 100.0
 
 
-def finite_adversarial(rows: int, columns: int, fmt: Format, seed: int) -> Values:
-    """Returns at most so many rows, [rows, columns], that show dropped tiles and rescalings, and hold no special value."""
-    drawn = decode(telling_batch(columns, _TILE, fmt, np.random.default_rng(seed), most=4 * rows), fmt)
-    found: Values = drawn[np.isfinite(drawn).all(axis=1)][:rows]
-    return found
+def beside_like(bits: Bits, like: str, fmt: Format) -> Bits:
+    """Returns rows of which the first and the last one, or all, look like a special input, one of ``LIKE``.
+
+    The others are ordinary ones, wide ones, one with a peak in its last column, and one that is padded: they show a way that is right for
+    the special input alone.
+    """
+    rows = decode(bits, fmt)
+    rows = np.where(np.isfinite(rows), rows, 0.0)
+    made = LIKE[like.removesuffix(f" {AT_BOTH_ENDS}").removesuffix(f" {THROUGHOUT}")]
+    # Of an odd number of columns two halves are one column short.
+    special = np.stack([np.resize(made(row), row.size) for row in rows])
+    if like.endswith(THROUGHOUT):
+        return encode(special, fmt)
+    rows[2:4] *= _WIDE
+    rows[3:4, -1] = _PEAK
+    rows[4:5, -5:] = -np.inf
+    rows[[0, -1]] = special[len(rows) // 2]
+    return encode(rows, fmt)
 
 
 ADVERSARIAL = "adversarial"

@@ -47,19 +47,19 @@ class Plan:
         compilations: int | None = None,
     ) -> None:
         self._axes, self._excluded = axes, excluded
-        self._compiled = np.array([axis.compiles for axis in axes])
+        self._compiled = np.array([axis.compiles for axis in axes], dtype=np.bool_)
         self._compilations = compilations
         self._combined: dict[bytes, _Vector] = {}
         self._rng = np.random.default_rng(seed)
         self._sizes = np.array([len(axis.values) for axis in axes])
         core = [place for place, axis in enumerate(axes) if axis.is_core]
-        self._groups: list[tuple[int, ...]] = [*combinations(range(len(axes)), 2)]
+        self._groups: list[tuple[int, ...]] = [*combinations(range(len(axes)), min(2, len(axes)))]
         self._groups += combinations(core, 3) if triples else ()
         counts = [int(np.prod(self._sizes[list(group)])) for group in self._groups]
         self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         self._is_new = np.ones(int(self._firsts[-1]), dtype=np.bool_)
-        self._weights = np.array([_PAIR if len(group) == 2 else 1 for group in self._groups])
-        self._pairs = int(sum(count for count, group in zip(counts, self._groups, strict=True) if len(group) == 2))
+        self._weights = np.array([_PAIR if len(group) < 3 else 1 for group in self._groups])
+        self._pairs = int(sum(count for count, group in zip(counts, self._groups, strict=True) if len(group) < 3))
 
     def left_out(self) -> str | None:
         """Says which meetings no way holds, the axes of most of them first; None if every one that can be called is held."""

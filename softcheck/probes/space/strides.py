@@ -76,7 +76,7 @@ def names(dimensions: int, *, is_strided: bool, has_heads: bool = False) -> tupl
 
 def fits(name: str, dimensions: int) -> bool:
     """True if tensors of so many dimensions have such a layout of their own."""
-    return name not in _OF_MORE or dimensions >= _OF_MORE[name][0]
+    return name == PACKED or dimensions >= (_OF_MORE[name][0] if name in _OF_MORE else 2)
 
 
 def weight(name: str) -> int:

@@ -26,6 +26,9 @@ class WayAxis:
     compiles: bool = False
     """True if the code is compiled anew for each value, which takes a hundred times as long as a call."""
 
+    is_planned: bool = True
+    """False for what is too dear, or has too many values, to meet others: ways that are always made have its values."""
+
     @property
     def plain(self) -> str:
         """The value that an ordinary call has."""

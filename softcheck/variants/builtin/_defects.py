@@ -199,7 +199,12 @@ ALIGNED = _on_gpu(
     FindingKind.ULP_EXCEEDS_BOUND,
     FindingKind.RAISED,
     FindingKind.CRASH,
-    cases=("probe/operand_layouts/*", "probe/meetings/*layout of *", "probe/shared_masks/*"),
+    cases=(
+        "probe/operand_layouts/*",
+        "probe/meetings/*layout of *",
+        "probe/meetings/*shared mask=*",
+        "probe/shared_masks/*",
+    ),
     reason="torch's attention for GPUs takes operands to begin at multiples of 16 bytes: EFFICIENT_ATTENTION refuses other keys, with CUDNN_ATTENTION they "
     "are read from elsewhere, and a bias that begins elsewhere is a misaligned address",
 )

@@ -10,7 +10,7 @@ import triton.language as tl
 import softcheck
 
 EXPECTED = ("ulp_exceeds_bound",)
-SHOWN_BY = ("probe/launch_options",)
+SHOWN_BY = ("probe/meetings",)
 DTYPES = ("bfloat16", "float32")
 BACKENDS = ("interpreter", "cuda")
 
