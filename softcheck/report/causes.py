@@ -72,7 +72,7 @@ def causes_of(
 
 
 def _of_axes(axes: Sequence[str], name: str) -> Callable[[Evidence], Cause]:
-    """Tells the cause of that name, of all wrong values in circumstances of some axes."""
+    """Tells the cause of all wrong values in circumstances of some axes."""
     return lambda evidence: cause_of(
         [f for f in evidence.findings if f.kind not in _ENDED and not f.facts.way.keys().isdisjoint(axes)], name
     )
@@ -88,11 +88,6 @@ _OF_THEIR_OWN = frozenset({"addresses", "invalid_targets"})
 
 _ENDED = frozenset({FindingKind.CRASH, FindingKind.TIMEOUT, FindingKind.OUT_OF_MEMORY})
 """Kinds of calls that came to no answer, which tell nothing of values."""
-
-
-def _of_probe(probe: str) -> Callable[[Evidence], Cause]:
-    """Tells the cause that bears a probe's name, of all its findings."""
-    return lambda evidence: cause_of(evidence.of_probes(probe), probe)
 
 
 def _writes(evidence: Evidence) -> Cause:
@@ -217,7 +212,7 @@ def _together(groups: list[list[Finding]]) -> list[list[Finding]]:
 _BY_SIZE = 2
 _SUPPOSED: tuple[tuple[int, Callable[[Evidence], Cause | None]], ...] = (
     (1, _other_operation),
-    (3, _of_probe("invalid_targets")),
+    (3, lambda evidence: cause_of(evidence.of_probes("invalid_targets"), "invalid_targets")),
     (0, _writes),
     (0, _ended),
     (_BY_SIZE, _offsets),
