@@ -35,15 +35,22 @@ class Draw:
         """Column numbers, shape [1, columns]."""
         return torch.arange(self.columns, device=self.device)[None, :]
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype in which numbers are drawn before they are rounded to the format."""
+        return torch.float64 if self.fmt.width == 64 else torch.float32
+
     def normal(self, scale: float | torch.Tensor = 1.0, shift: float = 0.0) -> torch.Tensor:
         """Normal values, [rows, columns]."""
-        drawn = torch.randn((self.rows, self.columns), generator=self.generator, device=self.device)
+        drawn = torch.randn((self.rows, self.columns), generator=self.generator, device=self.device, dtype=self.dtype)
         return drawn.mul_(scale).add_(shift)
 
     def uniform(self, low: float, high: float, columns: int | None = None) -> torch.Tensor:
         """Uniform values between two limits, [rows, columns] or as many columns as given."""
         shape = (self.rows, self.columns if columns is None else columns)
-        return torch.rand(shape, generator=self.generator, device=self.device).mul_(high - low).add_(low)
+        return (
+            torch.rand(shape, generator=self.generator, device=self.device, dtype=self.dtype).mul_(high - low).add_(low)
+        )
 
     def whole(self, low: int, high: int, columns: int | None = None) -> torch.Tensor:
         """Whole numbers, ``high`` excluded, [rows, columns] or as many columns as given, as int64."""
@@ -52,11 +59,11 @@ class Draw:
 
     def full(self, value: float) -> torch.Tensor:
         """One value everywhere."""
-        return torch.full((self.rows, self.columns), value, device=self.device)
+        return torch.full((self.rows, self.columns), value, device=self.device, dtype=self.dtype)
 
     def pick(self, values: Sequence[float], columns: int | None = None) -> torch.Tensor:
         """One of the values per element; per row with ``columns`` 1."""
-        table = torch.tensor(values, dtype=torch.float32, device=self.device)
+        table = torch.tensor(values, dtype=self.dtype, device=self.device)
         return table[self.whole(0, len(values), columns)]
 
     def pick_whole(self, values: Sequence[int]) -> torch.Tensor:

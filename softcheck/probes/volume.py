@@ -57,8 +57,8 @@ _FEW = 8
 """Rows of a batch for each family, where doubtful ones take part."""
 _NO_DOUBT = 256
 """Columns beyond which doubtful families are left out, since Arb takes its time for every element."""
-_BEYOND_FLOAT32 = ("huge", "shifted", "finfo-min", *_DOUBTFUL, "random-bits", "subnormal-results")
-"""Families that are drawn as float32 or as its patterns, and have no float64 rows."""
+_WITHOUT_FLOAT64 = (*_DOUBTFUL, "random-bits")
+"""Families that are drawn as patterns of up to 32 bits, or that take Arb for each element."""
 
 _RARE_COLUMNS = (33, 129, 1025)
 _PACKED = 64
@@ -262,7 +262,7 @@ def _random_batches(setting: Setting, device: torch.device, seed: int) -> Iterat
     fmt = setting.fmt
     every = [name for name in (*ORDINARY, "special") if name in setting.operation.families]
     if fmt.width == 64:
-        every = [name for name in every if name not in _BEYOND_FLOAT32]
+        every = [name for name in every if name not in _WITHOUT_FLOAT64]
     chosen = widths(setting, seed)
     usual = [columns for columns in chosen if columns in _USUAL] or chosen
     for turn in range(_ROUNDS):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from softcheck.probes.space.way import VALUES, Way, WayAxis
 
 _DRAWN = 48
-"""Ways that are drawn for one of a plan: twice as many make it shorter by less than a twentieth (docs/probes.md)."""
+"""Ways that are drawn for one of a plan: twice as many make it shorter by less than a twentieth."""
 _PAIR, _OF_PAIRS = 8, 0.75
 """Weight of two values that meet, against that of three, and share of the ways that are drawn around two."""
 _TRIES = 40
