@@ -272,4 +272,4 @@ def test_answers_of_rows_in_another_type_may_have_either_shape(function, found, 
     KEPT.clear()
     assert said_of(declared) == found
     KEPT.clear()
-    assert bool(conclusion("torch_options", declared, effort="quick").findings) is bool(found)
+    assert bool(conclusion("torch_options", declared).findings) is bool(found)
