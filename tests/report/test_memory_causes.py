@@ -5,6 +5,7 @@ from made_findings import finding
 from softcheck.cases.corpus import load
 from softcheck.contract import FindingKind as Kind
 from softcheck.explain import of_kind
+from softcheck.facts import Facts
 from softcheck.report.causes import causes_of
 
 CASES = [case for case in load(["edge"]) if case.dtype == "float16" and 0 not in case.shape]
@@ -28,7 +29,7 @@ def test_crashes_without_a_write_are_crashes_alone_and_no_first_row_is_blamed():
     (cause,) = causes_of(CRASHES, CASES)
     assert cause.text == of_kind(Kind.CRASH).meaning
     assert len(cause.findings) == len(CRASHES)
-    wrong = finding(Kind.ULP_EXCEEDS_BOUND, "probe/first_rows/nan")
+    wrong = finding(Kind.ULP_EXCEEDS_BOUND, "probe/meetings/rows like=nan", Facts(way={"rows like": "nan"}))
     causes = causes_of([*CRASHES, wrong], CASES)
     assert [c.findings for c in causes if "first row" in c.text] == [(wrong.id,)]
 
