@@ -43,7 +43,7 @@ from softcheck.probes.outcome import Outcome
 from softcheck.report import compare, formats, json_format
 from softcheck.run.journal import read_header
 from softcheck.run.protocol import ProbeTask, Ready
-from softcheck.run.record import Asked, Keeping, Kept, Record, RunHeader, digest_of
+from softcheck.run.record import Keeping, Kept, Record, RunHeader
 from softcheck.run.session import CaseMeasurement
 from softcheck.variants.registry import known_names, resolve
 
@@ -217,12 +217,12 @@ def journal_target(folder: Path) -> Target:
     """A journal of a report, taken up as ``softcheck report --resume`` does before it starts a worker."""
     path = folder / "journal"
     case = decode_case(next(builtin_root().rglob("*.jsonl")).read_bytes().splitlines()[0])
-    asked = Asked(
-        variants=("one_block",),
-        dtypes=(case.dtype,),
-        cases=digest_of((case,)),
+    asked = dict(  # noqa: C408 - the options by name
+        variants=["one_block"],
+        dtypes=[case.dtype],
+        cases=case.digest,
         whole_corpus=False,
-        probes=("empties",),
+        probes=["empties"],
         effort="normal",
         seed=0,
         generate=0,

@@ -15,8 +15,7 @@ from softcheck.calling.operands import held_by_nobody
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.determinism import repeated
-from softcheck.probes.helpers import call_placed, differing, only, ordinary_rows, stopped
+from softcheck.probes.helpers import Repeated, call_placed, differing, only, ordinary_rows, stopped, unlike
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 
@@ -59,16 +58,23 @@ def _placed(subject: Subject, rows: int, columns: int, again: int = 0) -> Placed
 
 def _reused(subject: Subject, columns: int) -> Outcome:
     """Calls three times on one tensor: no call may change it, and the first, which may tune, must agree with the others."""
-    placed, changed = _placed(subject, _ROWS, columns), list[Violation]()
+    placed = _placed(subject, _ROWS, columns)
 
     def again() -> Called:
         with nan_filled():
-            called = call(subject.variant.function, placed, subject.setting.operation)
-        changed.extend(only(called.violations, *_CHANGED))
-        return called
+            return call(subject.variant.function, placed, subject.setting.operation)
 
-    outcome = repeated(again(), again, subject, 3, "call {} on one tensor differs from the first")
-    return Outcome(violations=tuple(changed[:1]), fatal=outcome.fatal) if changed else outcome
+    called = [again() for _ in range(3)]
+    ended = next((each for each in called if each.output is None), None)
+    changed = [only(each.violations, *_CHANGED) for each in called]
+    if ended is not None or any(changed):
+        return stopped(ended) if ended is not None else Outcome(violations=next(filter(None, changed)))
+    first, second, third = called
+    message = "the first call on a tensor differs from the second, and later ones agree"
+    # A variant that varies by itself is for another probe to find.
+    one, other = Repeated(lambda: third, second), Repeated(lambda: first, first)
+    found = unlike(one, other, FindingKind.NONDETERMINISTIC, message, subject.setting.fmt)
+    return found if found is not None and Repeated(again, third).repeats(subject.setting.fmt) else Outcome()
 
 
 def _returned(subject: Subject, columns: int) -> Outcome:

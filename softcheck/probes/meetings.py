@@ -30,7 +30,6 @@ from softcheck.probes.space import contents
 from softcheck.probes.space.attempts import Attempted, Attempts
 from softcheck.probes.space.axes import WaySpace
 from softcheck.probes.space.backwards import OPERANDS, is_torchs_own, not_asked, with_leaves
-from softcheck.probes.space.calls import WayCalls
 from softcheck.probes.space.output_gradients import VARYING
 from softcheck.probes.space.plan import Plan
 from softcheck.probes.space.way import VALUES, Way, WayAxis
@@ -249,7 +248,7 @@ class _Part:
             if len(self._found) == _MOST_FOUND:
                 break
         return Outcome(
-            violations=tuple(_told(way, violation, right) for way, violation, right in self._found),
+            violations=tuple(_told(self.space, way, violation, right) for way, violation, right in self._found),
             ways=tuple(str(way) for way, _, _ in self._found),
         )
 
@@ -367,7 +366,7 @@ def _counts(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted)
     if len(met) == 1 and not axes[met[0][0]].is_promised and not _is_meant(space, attempts, axes[met[0][0]], way):
         if attempted.violations and met[0][0] != ax.DIMS:
             attempts.notes.append(
-                f"with {way.words} the answers are none that the name promises; {judging(way)} judges them all the same"
+                f"with {way.words} the answers are none that the name promises; {judging(space, way)} judges them all the same"
             )
         return None
     if way.get(ax.SHARED_MASK) and not _takes_one_mask(attempts, way):
@@ -398,10 +397,10 @@ def _is_meant(space: WaySpace, attempts: Attempts, axis: WayAxis, way: Way) -> b
     return any(_is_right_as(attempts, each) for each in (*others, small))
 
 
-def judging(way: Way) -> str:
+def judging(space: WaySpace, way: Way) -> str:
     """Returns the options of a command that judges a way's options everywhere; an empty text for a way without any."""
     given = dict(way.values)
-    words = in_words(WayCalls.declared(given))
+    words = in_words(space.declared(given))
     call = f"--call '{given[ax.CALL].replace(';', ',').replace(':', '=')}'" if ax.CALL in given else ""
     return f"--declare {words}" if words else call
 
@@ -430,9 +429,9 @@ def _smallest(space: WaySpace, attempts: Attempts, reduced: _Reduced) -> tuple[W
     return way, attempted, ", ".join(right)
 
 
-def _told(way: Way, violation: Violation, right: str) -> Violation:
+def _told(space: WaySpace, way: Way, violation: Violation, right: str) -> Violation:
     alone = "right with any one of these as usual" if len(way.meeting.values) > 1 else "right as usual"
-    everywhere = f"; {judging(way)} judges it everywhere" if judging(way) else ""
+    everywhere = f"; {judging(space, way)} judges it everywhere" if judging(space, way) else ""
     return violation.told(
         f"with {way.words} ({alone}{everywhere}{right and f', and at {right}'})", **dict(way.meeting.values)
     )

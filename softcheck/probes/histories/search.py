@@ -27,7 +27,7 @@ _BUDGETS, _BUDGETS_ON_GPU = (
     {"in-turn": 950, "pairs": 450, "elsewhere": 1600},
     {"in-turn": 800, "pairs": 600, "elsewhere": 1500},
 )
-"""Costs of the planned steps of a trial, as ``_Search`` counts them, after which the remaining ones are left out."""
+"""Costs of the planned steps of a trial, as ``_Playing`` counts them, after which the remaining ones are left out."""
 _TO_SHOW_AGAIN, _TO_SHORTEN, _TO_SIMPLIFY = 900, 2500, 900
 """Costs of the steps that look for the last ones that show a fault again, that leave some of these out, and that make them ordinary."""
 _ELEMENTS, _ELEMENTS_ON_GPU = 1 << 13, 1 << 20
@@ -77,7 +77,7 @@ class Histories(Probe):
         budget, plan = trial.parameters
         if trial.label == "threads" and _is_interpreted(subject):
             return Outcome(skipped="calls from several threads at once: Triton's interpreter can't make them")
-        return _Search(subject, budget).of(plan(subject))
+        return _Playing(subject, budget).of(plan(subject))
 
 
 PROBE = Histories()
@@ -167,7 +167,7 @@ class _Shown:
     steps: Sequence[Step]
 
 
-class _Search:
+class _Playing:
     """Plays histories until one shows a fault, and looks for the shortest that shows it, within a budget that is named."""
 
     def __init__(self, subject: Subject, budget: str | None) -> None:

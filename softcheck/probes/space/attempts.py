@@ -89,7 +89,8 @@ class Attempts:
 
     def make(self, way: Way) -> Attempted:
         """Calls the variant in the circumstances of a way, and judges its answer and, if it asks for one, its gradient."""
-        found = self._of(way)
+        with self._calls.in_matrices(way):
+            found = self._of(way)
         if way.get(ax.SHARED_MASK) in TAKEN_ONCE and not found.refused:
             self._shared.append(not found.violations)
         return found

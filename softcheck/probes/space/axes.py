@@ -19,7 +19,7 @@ from softcheck.probes.helpers import call_on, parameters_of, repeats
 from softcheck.probes.histories.modes import ANY_ALGORITHM, COMPILED, REQUIRES_GRAD, in_mode, modes
 from softcheck.probes.judged_gradients import judged_by
 from softcheck.probes.operand_moves import MASKS, SHARED, TOGETHER, layouts_of_operands
-from softcheck.probes.options import TEMPERATURE, VALUES, operand_calls, temperature_call
+from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, operand_calls, temperature_call
 from softcheck.probes.space import contents, own, strides
 from softcheck.probes.space import output_gradients as og
 from softcheck.probes.space.way import DECLARED, Way, WayAxis, names_of
@@ -385,7 +385,7 @@ class WaySpace:
                 and any(OPERAND in each for each in given)
             )
             # Nobody says where the first of fewer queries than keys stands, nor in which dtype an option's number is kept.
-            or ("queries" in given and ("causal" in given or "window" in given))
+            or ("queries" in given and not self._is_aligned and ("causal" in given or "window" in given))
             or ("default_dtype" in settings and any(name in VALUES for name in given))
             or (CALL in given and (OUT in given or any(self._is_optional(name) for name in given)))
             or (TEMPERATURE in given and "scale" in given)
@@ -424,6 +424,22 @@ class WaySpace:
     @cached_property
     def _has_heads(self) -> bool:
         return self.subject.setting.has_heads
+
+    def declared(self, given: Mapping[str, str]) -> dict[str, Parameter]:
+        """Returns the parameters of an operation that options of a way stand for."""
+        found: dict[str, Parameter] = {}
+        for name, text in given.items():
+            known = "scale" if name == TEMPERATURE else name
+            if known in VALUES:
+                value = next(value for value in VALUES[known] if names_of([value_in_words(value)])[0] == text)
+                found |= {**BESIDE.get(known, {}), known: value}
+        own_mask = self.subject.setting.operation.parameters.get("causal")
+        return found | ({"causal": own_mask} if own_mask and "causal" in found else {})
+
+    @cached_property
+    def _is_aligned(self) -> bool:
+        """True if a causal mask is declared, which says where the queries stand among the keys."""
+        return bool(self.subject.setting.operation.parameters.get("causal"))
 
     def _is_large(self, way: Way) -> bool:
         given = dict(way.values)
@@ -483,7 +499,7 @@ class WaySpace:
     def _tall(self) -> int | None:
         """Rows of a tall matrix whose gradient is asked for: a backward may take them in chunks."""
         setting = self.subject.setting
-        if not self.carries_gradient or setting.has_row_calls:
+        if not self.carries_gradient or setting.has_row_calls or setting.has_heads:
             return None
         return _TALL_ON_GPU if setting.on_gpu else _TALL_INTERPRETED if self._is_interpreted else _TALL
 
@@ -494,7 +510,9 @@ class WaySpace:
         if setting.has_heads:
             return tuple(map(str, (_PLAIN_HEADS, *_HEADS)))
         counts = (_PLAIN_ROWS, *_ROWS, *([self._tall] if self._tall else []), *self._own_sizes(most))
-        return tuple(dict.fromkeys(str(setting.fewer(n, self.columns_of(Way()))) for n in counts))
+        if not setting.has_row_calls:
+            counts = tuple(setting.fewer(n, self.columns_of(Way())) for n in counts)
+        return tuple(map(str, dict.fromkeys(counts)))
 
     @cached_property
     def _dims(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,12 +15,12 @@ from softcheck.calling import activity
 from softcheck.calling.call import TORCH_DTYPES, to_tensor
 from softcheck.calling.state import preserved
 from softcheck.operations.heads import split
-from softcheck.operations.operation import Parameter, value_in_words
 from softcheck.operations.registry import operation
+from softcheck.operations.targets import in_rows
 from softcheck.probes.base import Subject
 from softcheck.probes.histories.player import failing
 from softcheck.probes.operand_moves import OF_ALL_HEADS, laid_out, rows_of_shared, with_shared_masks
-from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, called_as, temperature_call, with_options
+from softcheck.probes.options import TEMPERATURE, VALUES, called_as, temperature_call, with_options
 from softcheck.probes.poison import handing_out
 from softcheck.probes.space import axes as ax
 from softcheck.probes.space import contents, own, strides
@@ -30,6 +30,8 @@ from softcheck.probes.space.way import Way, names_of
 from softcheck.variants.adapt import Adapted
 
 _LONG = 2000
+_MATRICES = 2
+"""Matrices of a call's rows that have one answer: of a single one all layouts of rows are one."""
 """Columns from which on a wider row has one column more, and not three times as many."""
 
 
@@ -85,7 +87,8 @@ class WayCalls:
         setting, numbers = self.space.subject.setting, self.space.source.numbers
         asked = way.get(ax.CONTENTS, contents.PLAIN)
         name = next(each for each in contents.names(numbers, setting.fmt) if names_of([each])[0] == asked)
-        rows = int(np.prod(self.space.leading_of(way)[0]))
+        is_of_matrices = self._is_of_matrices(way)
+        rows = _MATRICES * self.space.rows_of(way) if is_of_matrices else int(np.prod(self.space.leading_of(way)[0]))
         columns = self.space.columns_of(way)
         rng = np.random.default_rng([self.seed(way, again), columns])
         make = contents.mixed_rows if way.get(ax.OTHERS) else contents.rows_of
@@ -97,7 +100,17 @@ class WayCalls:
             known = {} if subject is None else subject.variant.operation.parameters
             bits = rows_of_shared(bits, setting.fmt, of_one, known)
         bits = contents.beside_like(bits, way.get(ax.LIKE), setting.fmt) if way.get(ax.LIKE) else bits
+        bits = bits.reshape(_MATRICES, -1) if is_of_matrices else bits
         return encode(decode(bits, setting.fmt), self.space.wider) if way.get(ax.DTYPE) and self.space.wider else bits
+
+    def _is_of_matrices(self, way: Way) -> bool:
+        """True if the rows of a way are those of one matrix, which has one answer, such as a mean."""
+        subject = self.subject(way)
+        return subject is not None and subject.setting.has_row_calls
+
+    def in_matrices(self, way: Way) -> AbstractContextManager[None]:
+        """Makes matrices of as many rows as a way has, where one answer is for all of them."""
+        return in_rows(self.space.rows_of(way)) if self._is_of_matrices(way) else nullcontext()
 
     def seed(self, way: Way, again: str = "") -> int:
         """Returns the seed of a way's numbers: that of others with the same contents and the same number of ``values``."""
@@ -125,7 +138,7 @@ class WayCalls:
     def prepared(self, subject: Subject, way: Way, bits: Bits) -> Prepared:
         """Lays rows out as a way has them, and binds the dimension and the memory for the answer that the function is given."""
         space, subject_function = self.space, subject.variant.function
-        leading, place = space.leading_of(way)
+        leading, place = ((len(bits),), -1) if self._is_of_matrices(way) else space.leading_of(way)
         layout, offset = way.get(ax.LAYOUT, strides.PACKED), int(way.get(ax.OFFSET, "0"))
         beside: list[torch.Tensor] = []
         if way.get(ax.MODULE):
@@ -233,7 +246,7 @@ class WayCalls:
         function = subject.variant.function
         taken = function.open_options if isinstance(function, Adapted) else {}
         sizes = {name: float(text) for name, text in given.items() if name in ax.HEADS and name not in taken}
-        declared = self.declared({name: text for name, text in given.items() if name not in sizes})
+        declared = self.space.declared({name: text for name, text in given.items() if name not in sizes})
         if declared:
             call = temperature_call(subject.variant.function) if TEMPERATURE in given else ""
             changed = with_options(subject, declared, call)
@@ -241,17 +254,6 @@ class WayCalls:
                 return None
             subject = changed
         return of_other_heads(subject, sizes) if sizes else subject
-
-    @staticmethod
-    def declared(given: Mapping[str, str]) -> dict[str, Parameter]:
-        """Returns the parameters of an operation that options of a way stand for."""
-        found: dict[str, Parameter] = {}
-        for name, text in given.items():
-            known = "scale" if name == TEMPERATURE else name
-            if known in VALUES:
-                value = next(value for value in VALUES[known] if names_of([value_in_words(value)])[0] == text)
-                found |= {**BESIDE.get(known, {}), known: value}
-        return found
 
     def _with_mask_and_causal(self) -> tuple[Subject, Bits] | None:
         """Returns a call with an operand and a causal flag, which say together what is hidden, and rows of its own.
