@@ -77,7 +77,7 @@ def gathered(into: str, make: Callable[..., object], *options: Callable[..., Any
 
 
 class Output:
-    """Where the result of a command goes, and in which format; raises UsageError for a place that can't be written."""
+    """The place and the format of a command's result; raises UsageError for a place that can't be written."""
 
     def __init__(self, output: str, output_format: str = "table") -> None:
         """Takes the values of ``--output`` and ``--format``."""

@@ -37,12 +37,12 @@ SCORES = {"cpu": 1 << 20, "cuda": 1 << 23}
 WIDEST = 640
 """Keys of the longest head that is judged: an output has queries times keys scores behind it."""
 NO_KEYS = {"-inf": -math.inf, "inf": math.inf, "zero": 0.0}
-"""What the log-sum-exp of a query that sees no key may be declared to be."""
+"""Values that the log-sum-exp of a query that sees no key may be declared to have."""
 
 
 @dataclass(frozen=True, slots=True)
 class _OfHeads:
-    """What attention and its log-sum-exp share, as the functions of an operation."""
+    """The functions of an operation that attention and its log-sum-exp share."""
 
     attending: Attending
     given: Heads | None = None

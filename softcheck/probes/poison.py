@@ -1,4 +1,4 @@
-"""What the memory that torch hands out to a variant holds: poison, so that an unwritten output shows, or what a policy puts there.
+"""Contents of the memory that torch hands out to a variant: poison, so that an unwritten output shows, or what a policy puts there.
 
 Functions of torch are replaced by name. Code that took its own reference to one earlier escapes, as does torch's own C++; users of
 ``handing_out`` report where it could not act. A dispatch mode would miss nothing, but torch.compile gives a function up for good if

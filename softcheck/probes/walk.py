@@ -25,7 +25,7 @@ from softcheck.probes.outcome import Outcome
 from softcheck.probes.predicate import Shape
 
 Purse = Literal["needed", "first", "usual", "beside"]
-"""What a shape's calls are paid from: nothing, what the first shapes of regimes have beside everyone's, or what tells a wrong shape's class."""
+"""The purse that pays a shape's calls: nothing, what the first shapes of regimes have beside everyone's, or what tells a wrong shape's class."""
 
 _COMPILED = 30
 """Cost of a kernel that is compiled on a GPU."""

@@ -347,7 +347,7 @@ def _limit_of(where: Where, sweep: Sweep) -> int | None:
 
 
 def _seen_there(where: Where, limit: int | None, findings: Sequence[Finding], evidence: Evidence) -> tuple[str, str]:
-    """What findings at these widths show of the fault, and the fix where they show enough for one."""
+    """The fault that findings at these widths show, and the fix where they show enough for one."""
     if FindingKind.UNWRITTEN_OUTPUT in {f.kind for f in findings} and limit is not None:
         return "columns beyond a fixed number are never written", _LOOP
     if limit is not None and not where.partly and as_of_left_out(findings, limit, evidence.operation):

@@ -247,7 +247,7 @@ _WRITTEN: dict[str, tuple[str, str]] = {
     "batch_invariant": (_OR_NOT, "True"),
     "backward": (f"{_OR_NOT}, or none", "False"),
 }
-"""What the promises that can be written as words may be, and an example of each."""
+"""Values of the promises that can be written as words, with an example of each."""
 
 
 def _refusal(text: str, error: msgspec.ValidationError) -> str:

@@ -23,7 +23,7 @@ from softcheck.variants.recognise import is_triton_kernel
 
 _MOST_FILES = 16
 _DECLARING = Path(__file__).resolve().parent / "builtin" / "declarations.py"
-"""What the built-in variants' modules import that is no code of theirs."""
+"""Modules that the built-in variants import and that are no code of theirs."""
 
 _LEAST_LARGE = 64
 """Quotients of a number of bytes are no sizes below this."""

@@ -1,4 +1,4 @@
-"""What a function may be asked beside its usual calls: its own parameters, its module changed, its calls mapped by ``torch.vmap``."""
+"""Other ways to ask a function: its own parameters, its module changed, its calls mapped by ``torch.vmap``."""
 
 import copy
 import inspect
