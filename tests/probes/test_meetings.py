@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from probe_helpers import conclusion, made_in
+from probe_helpers import conclusion, conclusion_of_source, made_in
 
 import softcheck
 from softcheck.probes import meetings
@@ -132,6 +132,30 @@ def test_weights_taken_from_a_rounded_logarithm_are_left_alone():
         return (scores - scores.logsumexp(dim=-1, keepdim=True)).exp() @ v
 
     assert made_in(attention, "float32", (), "contents=far apart,values=100") == {}
+
+
+MEANS = """
+import torch
+
+import softcheck
+
+
+@softcheck.variant(operation="cross_entropy", parameters={"reduction": "mean"})
+def softmax(x, target, weight=None, label_smoothing=0.0, z_loss=0.0):
+    loss = torch.nn.functional.cross_entropy(x.double(), target, weight, label_smoothing=label_smoothing)
+    loss = loss + z_loss * x.double().logsumexp(-1).square().mean()
+    return (loss * (1.01 if label_smoothing and len(x) > 64 else 1.0)).to(x.dtype)
+"""
+
+
+def test_rows_of_a_mean_meet_options_and_weights_meet_no_squares_in_it(tmp_path):
+    assert [axes_of(each) for each in conclusion_of_source("meetings", tmp_path, MEANS).findings] == [
+        {"rows", "label_smoothing"}
+    ]
+    variant = load(f"{tmp_path / 'kernels.py'}:softmax")
+    setting = Setting(declaration=variant.declaration, dtype="float32", backend="interpreter")
+    space = meetings._space_of(Subject(variant, setting, torch.device("cpu")))
+    assert space.excluded(Way.parse("weight=1,z_loss=0.5", space.axes))
 
 
 @pytest.mark.parametrize("copies", [True, False])

@@ -387,6 +387,8 @@ class WaySpace:
             # Nobody says where the first of fewer queries than keys stands, nor in which dtype an option's number is kept.
             or ("queries" in given and not self._is_aligned and ("causal" in given or "window" in given))
             or ("default_dtype" in settings and any(name in VALUES for name in given))
+            # Nor whether a mean with class weights divides the squares by the weights or by the number of rows.
+            or ({"weight", "z_loss"} <= given.keys() and given.get("reduction", self._reduction) == "mean")
             or (CALL in given and (OUT in given or any(self._is_optional(name) for name in given)))
             or (TEMPERATURE in given and "scale" in given)
             or (OUT in given and OVER in given.get(DIMS, ""))
@@ -435,6 +437,11 @@ class WaySpace:
                 found |= {**BESIDE.get(known, {}), known: value}
         own_mask = self.subject.setting.operation.parameters.get("causal")
         return found | ({"causal": own_mask} if own_mask and "causal" in found else {})
+
+    @cached_property
+    def _reduction(self) -> Parameter:
+        """The reduction of a loss that is not said otherwise."""
+        return self.subject.setting.operation.parameters.get("reduction", "none")
 
     @cached_property
     def _is_aligned(self) -> bool:
