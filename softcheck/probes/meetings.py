@@ -431,7 +431,8 @@ def _smallest(space: WaySpace, attempts: Attempts, reduced: _Reduced) -> tuple[W
 
 def _told(space: WaySpace, way: Way, violation: Violation, right: str) -> Violation:
     alone = "right with any one of these as usual" if len(way.meeting.values) > 1 else "right as usual"
-    everywhere = f"; {judging(space, way)} judges it everywhere" if judging(space, way) else ""
+    judged = judging(space, way)
+    everywhere = f"; {judged} judges it everywhere" if judged else ""
     return violation.told(
         f"with {way.words} ({alone}{everywhere}{right and f', and at {right}'})", **dict(way.meeting.values)
     )

@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, zip_longest
 
-import numpy as np
-
 from softcheck.probes.base import Subject
 from softcheck.probes.outcome import SeenRegime
 from softcheck.probes.predicate import EVERYWHERE, Shape, shapes_where
-from softcheck.probes.shape_plan import ROW_COUNTS, WIDTHS_OF_MODELS, Space, interleaved, numbers_of
+from softcheck.probes.shape_plan import ROW_COUNTS, WIDTHS_OF_MODELS, Space, interleaved
 from softcheck.probes.walk import Stop
 from softcheck.variants.exploration import explore
 from softcheck.variants.signatures import CallPath, GridSize, Launch, LaunchConstant, Rule, rules_of
-from softcheck.variants.source import Source, source_of
+from softcheck.variants.source import Source
 
 _CALLS, _LEAST_SHARE = 6000, 0.2
 """Calls that an exploration makes, and the least part of them where many variants share a budget."""
@@ -111,41 +109,6 @@ def _in_regime(regime: Regime, space: Space) -> Iterator[Stop]:
             yield at(first.rows, end - 1)
         if shape is not None:
             yield at(*shape)
-
-
-_ROWS_ELSEWHERE = 8
-"""Rows of a call of another path than usual, if the path takes so many."""
-_MOST_ROWS, _MOST_COLUMNS = 130, 8193
-_MOST_ROWS_ON_GPU, _MOST_COLUMNS_ON_GPU = 70_000, 65_537
-_MOST_ELSEWHERE = 3
-"""Most sizes of paths that were seen, and most widths that a source's numbers suggest."""
-
-
-def other_sizes(subject: Subject, ordinary: Shape) -> list[Shape]:
-    """Returns sizes of other regimes than an ordinary call's, the smallest of each, and widths beyond numbers of the source.
-
-    What a wrapper keeps, or how it asks for a mode or a thread, may differ between its paths: histories are played in each.
-    """
-    setting, source = subject.setting, source_of(subject.variant.function)
-    on_gpu = setting.on_gpu
-    limit = setting.widest_of(_MOST_COLUMNS_ON_GPU if on_gpu else _MOST_COLUMNS)
-    space = Space(
-        numbers=numbers_of(source.sizes_for(setting.fmt.itemsize), largest=limit),
-        most_columns=limit,
-        most_elements=(2**24 if on_gpu else 2**17) // setting.operation.per_logit(limit),
-        rng=np.random.default_rng([source.digest, setting.seed, 1]),
-    )
-    usual = frozenset(path.name for path in paths_of(subject, source, [ordinary]).values())
-    found = []
-    for regime in regimes_of(subject, source, space):
-        most = max(shape.rows for shape in regime.shapes)
-        fitting = [shape for shape in regime.shapes if space.fits(shape) and shape.columns > 2]
-        if fitting and usual.isdisjoint(regime.seen.paths):
-            found.append(Shape(max(fitting[0].rows, min(_ROWS_ELSEWHERE, most)), fitting[0].columns))
-    kept = [shape for shape in found if shape.rows <= (_MOST_ROWS_ON_GPU if on_gpu else _MOST_ROWS)]
-    wider = [Shape(_ROWS_ELSEWHERE, n + 1) for n in space.numbers if ordinary.columns <= n < limit]
-    drawn = [wider[int(i)] for i in sorted(space.rng.permutation(len(wider))[:_MOST_ELSEWHERE])]
-    return [shape for shape in dict.fromkeys([*kept[:_MOST_ELSEWHERE], *drawn]) if space.fits(shape)]
 
 
 def _grid(space: Space) -> tuple[list[int], list[int]]:
