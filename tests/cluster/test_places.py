@@ -114,10 +114,9 @@ def test_a_request_that_needs_a_device_for_itself_waits_and_is_waited_for(sessio
 
 def test_workers_that_are_idle_are_ended_but_one_of_each_device(session, folder):
     for place in (0, 1):
-        own = session.apart(place)
+        own = session.at(place)
         for worker in [own.take(fresh=True) for _ in range(2)]:
             own.give(worker)
-        own.rejoin()
     session.retire_idle()
     assert sorted(worker.place for worker in session._idle) == [0, 1]
 
