@@ -13,6 +13,7 @@ from softcheck.cases.exhaustive import Domain, domain
 from softcheck.contract import FindingKind
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.judge.measurement import Measurement, merge
+from softcheck.probes.registry import Effort
 from softcheck.run.journal import Journal, changed
 from softcheck.run.patience import MOST_DEATHS, Over
 from softcheck.run.pool import Job
@@ -300,15 +301,15 @@ def _measured(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-_SECONDS = 20.0
-"""Seconds per variant and dtype: several times what all pairs take if few rows are in doubt and the GPU is otherwise idle."""
+_SECONDS = 120.0
+"""Seconds per variant and dtype that only what hangs, or is very slow, uses up."""
 
 AT_ONCE = 2
 """Domains judged at once on each device, so that while one computes on the host the other has the GPU."""
 
 
-def wanted(declaration: Declaration, dtypes: Sequence[str]) -> list[Domain]:
-    """The pairs of each 16-bit dtype that a variant declares, if it declares rows of two columns.
+def wanted(declaration: Declaration, dtypes: Sequence[str], effort: Effort = "normal") -> list[Domain]:
+    """The pairs of each 16-bit dtype that a variant declares, if it declares rows of two columns: all of them for ``thorough``, else one in 16.
 
     There are none where the numpy judge would take hours, where an answer has a hundred parts, and where each row is a call of its own.
     """
@@ -317,7 +318,7 @@ def wanted(declaration: Declaration, dtypes: Sequence[str]) -> list[Domain]:
     if not computed.is_judged_on_device or computed.parts is not None or is_of_rows:
         return []
     return [
-        domain(dtype, 2)
+        domain(dtype, 2, spread=effort != "thorough")
         for dtype in dtypes
         if FORMATS[dtype].width == 16 and dtype in declaration.dtypes and (declaration.column_limit(dtype) or 2) >= 2
     ]
