@@ -181,9 +181,10 @@ class Pool:
     def _fair(self, jobs: int) -> int:
         return jobs if self._share is None else self._share.of(jobs)
 
-    def take(self, variant: str | None = None, *, fresh: bool = False) -> Worker:
+    def take(self, variant: str | None = None, *, fresh: bool = False, check_heap: bool = False) -> Worker:
         """Returns a worker for one request, first one that has served the variant; with ``fresh``, a new one in which nothing has run yet.
 
+        With ``check_heap``, glibc checks the heap of a fresh one.
         Workers that have served a variant whose first call is slow are left to it as far as there are others.
         """
         with self._shared.lock:
@@ -193,7 +194,7 @@ class Pool:
                 worker = max(idle, key=lambda w: (variant in w.served, not w.served & self.slow))
                 self._shared.idle.remove(worker)
                 return worker
-        return self._added(self._new_worker())
+        return self._added(self._new_worker(check_heap=check_heap))
 
     def spare(self) -> Worker | None:
         """Returns an idle worker for one request where no job waits for one, and None otherwise."""
@@ -201,10 +202,6 @@ class Pool:
             if self.closed or self._shared.has_jobs() or not self._shared.idle or self._place is not None:
                 return None
             return self._shared.idle.pop()
-
-    def take_checked(self) -> Worker:
-        """Returns a new worker whose heap glibc checks. It is for one purpose: end it with ``retire``."""
-        return self._added(self._new_worker(check_heap=True))
 
     def give(self, worker: Worker) -> None:
         """Takes back a worker whose request is finished."""
@@ -322,51 +319,39 @@ class Lane(Generic[Item_co]):
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """The end of a job of a lane, with the message of its error if it raised one."""
-
-    lane: int
-    error: str | None
-
-
 def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], None], progress: Progress) -> list[str]:
     """Runs every job in a thread of its own, ``pool.jobs`` at once; items reach ``deliver`` in the calling thread as they come.
 
     The next job comes from the first lane that may begin one. Returns one message per job that raised.
     """
-    events: queue.SimpleQueue[tuple[Item] | _Ended] = queue.SimpleQueue()
+    events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
     waiting, running = [collections.deque(lane.jobs) for lane in lanes], [0] * len(lanes)
     pool.begin_jobs(lambda: any(waiting))
     total, errors = sum(len(lane.jobs) for lane in lanes), list[str]()
+
+    def work(number: int, job: Job[Item]) -> None:
+        error = None
+        try:
+            job.work(lambda item: events.put(lambda: deliver(item)))
+        except SoftcheckError as raised:
+            error = str(raised)
+        except Exception as raised:  # noqa: BLE001 - a silent thread would leave the main thread waiting for ever
+            error = f"{job.name}: internal error: {raised!r}"
+        events.put(lambda: ended(number, error))
+
+    def ended(number: int, error: str | None) -> None:
+        running[number] -= 1
+        errors.extend([] if error is None else [error])
+        progress(total - sum(len(jobs) for jobs in waiting) - sum(running), total)
+
     while any(waiting) or any(running):
         for number, lane in enumerate(lanes):
             while waiting[number] and running[number] < lane.most:
                 if sum(running) >= pool.jobs or not pool.may_begin(sum(running)):
                     break
                 running[number] += 1
-                arguments = (number, waiting[number].popleft(), events)
-                threading.Thread(target=_work, args=arguments, daemon=True).start()
-        try:
-            # Other reports may leave cores to this one.
-            event = events.get(timeout=_TURN_SECONDS if any(waiting) else None)
-        except queue.Empty:
-            continue
-        if not isinstance(event, _Ended):
-            deliver(event[0])
-            continue
-        running[event.lane] -= 1
-        errors += [] if event.error is None else [event.error]
-        progress(total - sum(len(jobs) for jobs in waiting) - sum(running), total)
+                threading.Thread(target=work, args=(number, waiting[number].popleft()), daemon=True).start()
+        # Other reports may leave cores to this one.
+        with contextlib.suppress(queue.Empty):
+            events.get(timeout=_TURN_SECONDS if any(waiting) else None)()
     return errors
-
-
-def _work(lane: int, job: Job[Item], events: "queue.SimpleQueue[tuple[Item] | _Ended]") -> None:
-    error = None
-    try:
-        job.work(lambda item: events.put((item,)))
-    except SoftcheckError as raised:
-        error = str(raised)
-    except Exception as raised:  # noqa: BLE001 - a silent thread would leave the main thread waiting for ever
-        error = f"{job.name}: internal error: {raised!r}"
-    events.put(_Ended(lane, error))

@@ -142,20 +142,6 @@ def test_a_device_that_is_lost_is_left_out(session, monkeypatch):
         cluster.start("interpreter", place=None, check_heap=False)
 
 
-def test_a_dask_worker_that_joins_with_other_versions_is_left_out(session, monkeypatch, capsys):
-    of_dask(session)
-    cluster = session._devices
-    monkeypatch.setattr(cluster, "_dead", set())
-    with contextlib.closing(cluster.start("interpreter", place=1, check_heap=False)) as worker:
-        # It was alone as the session began, and the worker that it ran on has ended since.
-        first = worker.started
-    ready = msgspec.structs.replace(first.ready, torch="1.13.1")
-    monkeypatch.setattr(cluster, "_alike", [dataclasses.replace(first, ready=ready, place="first")])
-    with pytest.raises(SoftcheckError, match="no Dask worker has such a device any more: 0, 1"):
-        cluster.start("interpreter", place=1, check_heap=False)
-    assert "differ in torch: first has 1.13.1, 0 has" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("field", ["device", "torch", "triton", "python", "driver", "memory_bytes", "softcheck"])
 def test_every_field_of_two_devices_is_compared_but_their_memory(field):
     ready = Ready(backend="cuda", device="H200", torch="2.9", triton="3.5", python="3.11", driver="570", memory_bytes=7)

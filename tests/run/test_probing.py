@@ -99,7 +99,7 @@ class RuinedPool(Pool):
         self.outcome, self.patience, self.blames, self.seconds = outcome, Patience(), Blames(), 60.0
         self._shared = SimpleNamespace(closed=False)
 
-    def take(self, *, fresh=False):
+    def take(self, _variant=None, *, fresh=False, check_heap=False):
         return RuinedWorker(self.outcome)
 
     def give(self, worker):
