@@ -175,7 +175,12 @@ def opened(choice: ClusterChoice, variants: Sequence[str], jobs: int | None = No
     Raises UsageError if Dask is needed and not installed, and what ``softcheck.cluster`` raises.
     """
     if choice.scheduler is None:
-        yield _on_this_machine(choice, jobs)
+        from softcheck.cluster import local
+
+        if choice.gpus is not None:
+            yield local.on_gpus(choice.gpus, jobs)
+        else:
+            yield None if choice.workers is None else local.on_cores(choice.workers, jobs)
         return
     try:
         from softcheck.cluster.dask import joined
@@ -187,11 +192,3 @@ def opened(choice: ClusterChoice, variants: Sequence[str], jobs: int | None = No
         if cluster.dashboard is not None:
             click.echo(f"softcheck: dashboard: {cluster.dashboard}", err=True)
         yield cluster
-
-
-def _on_this_machine(choice: ClusterChoice, jobs: int | None) -> "Devices | None":
-    from softcheck.cluster import local
-
-    if choice.gpus is not None:
-        return local.on_gpus(choice.gpus, jobs)
-    return None if choice.workers is None else local.on_cores(choice.workers, jobs)

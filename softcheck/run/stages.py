@@ -160,11 +160,8 @@ def _first_cases(options: RunOptions, declaration: Declaration) -> list[Case]:
     """Returns the scouts, or all cases in the given order if the run is ``in_order``."""
     if not options.in_order:
         return scouts(options.cases, declaration, options.dtypes)
-    return [
-        case
-        for case in options.cases
-        if case.dtype in options.dtypes and case.dtype in declaration.dtypes and left_out(case, declaration) is None
-    ]
+    asked = set(options.dtypes).intersection(declaration.dtypes)
+    return [case for case in options.cases if case.dtype in asked and left_out(case, declaration) is None]
 
 
 def cases_and_probes(session: Session, run: Run, events: Events, record: Record) -> None:
