@@ -11,7 +11,7 @@ import click
 from softcheck.cases.dtypes import known_dtype
 from softcheck.cli.command import Argument, Callback, Gathered, Word
 from softcheck.cli.config import LONGEST, NumberRange
-from softcheck.errors import UsageError
+from softcheck.errors import UsageError, near_matches
 from softcheck.operations.registry import check_name
 from softcheck.report.compare import Comparison, Tolerances
 from softcheck.report.formats import Result, formats_of, render
@@ -61,9 +61,17 @@ class Output:
 Limits = Annotated[Tolerances, Gathered(Tolerances)]
 
 
+class _Format(click.Choice):  # type: ignore[type-arg]  # generic since click 8.2
+    """One of some formats, with near matches of a word that is none."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """What is said of a word that is none."""
+        return f"{super().get_invalid_choice_message(value, ctx)} {near_matches(str(value), list(self.choices))}"
+
+
 def output_as(formats: Iterable[str]) -> Gathered:
     """``--format``, one of these names, and ``--output``."""
-    return Gathered(Output, {"format_": click.Choice(list(formats))})
+    return Gathered(Output, {"format_": _Format(list(formats))})
 
 
 def seed(value: Any) -> int | str:
