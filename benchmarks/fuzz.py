@@ -244,7 +244,7 @@ def journal_target(folder: Path) -> Target:
     def read(content: bytes) -> None:
         path.write_bytes(content)
         read_header(path, RunHeader)
-        report_command.command.make_context("report", ["--resume", str(path)])
+        report_command.report_command.make_context("report", ["--resume", str(path)])
         Record(Keeping(path=path, resume=True), header, (case,)).close(is_complete=False)
 
     return Target([path.read_bytes()], read, mutated_journal)
@@ -298,7 +298,7 @@ device = "interpreter"
 
     def read(content: bytes) -> None:
         (folder / "pyproject.toml").write_bytes(content)
-        report_command.command.make_context("report", [])
+        report_command.report_command.make_context("report", [])
 
     return Target([text.encode()], read, mutate)
 

@@ -114,7 +114,7 @@ def _theirs(ncu: str) -> list[float]:
 
 
 def _launch() -> int:
-    from softcheck.run.profile import profile
+    from softcheck.run.timing import profile
 
     for dtype, shape in SHAPES:
         for launch in range(LAUNCHES):

@@ -16,7 +16,7 @@ from softcheck.run.generate import generate
 from softcheck.run.plan import left_out
 from softcheck.run.probing import run_probe, time_share
 from softcheck.run.protocol import ProbeTask
-from softcheck.run.session import CaseMeasurement, Session
+from softcheck.run.session import Session
 from softcheck.run.size_limits import around, violations_of
 from softcheck.variants.declaration import Declaration
 
@@ -209,14 +209,6 @@ class GeneratedAccuracy(_Subject):
         """
         declaration = self.declaration()
 
-        def is_failure(result: CaseMeasurement) -> bool:
-            backend = self.session.ready.backend
-            return any(
-                violation.refusal is None
-                and declaration.explanation(violation, result.case.id, self.dtype, backend) is None
-                for violation in result.measurement.violations
-            )
-
         found = generate(
             self.session,
             self.variant,
@@ -224,7 +216,7 @@ class GeneratedAccuracy(_Subject):
             examples=self.examples,
             seed=self.seed if seed is None else seed,
             declaration=declaration,
-            is_failure=is_failure,
+            with_refusals=False,
             on_result=self.judged.results.append,
         )
         if found.failure is not None:

@@ -2,20 +2,23 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Annotated, Any
 
 import click
 
 from softcheck.cli import progress
-from softcheck.cli.config import LONGEST, ConfiguredCommand, NumberRange, dtype_option
+from softcheck.cli.command import Word, command
+from softcheck.cli.config import LONGEST, NumberRange
 from softcheck.cli.options import (
     INTERRUPTED,
-    ClusterChoice,
+    BuiltinNames,
+    Cluster,
+    Dtypes,
     Output,
-    cluster_options,
+    Seed,
+    TimeLimit,
     opened,
-    output_options,
-    seed_option,
-    variant_options,
+    output_as,
 )
 from softcheck.errors import UsageError
 from softcheck.report.build import command_line
@@ -28,59 +31,27 @@ from softcheck.speed.samples import DEFAULT, SWEEPS, Shape, parse
 from softcheck.variants.registry import resolve
 
 
-def _shapes(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[Shape, ...]:
-    return () if value is None else parse(value)
-
-
-@click.command("bench", cls=ConfiguredCommand)
-@variant_options(built_in=True)
-@click.option(
-    "--dtype", multiple=True, callback=dtype_option, help="float16, bfloat16, float32 or float64; float16 if left out."
-)
-@click.option(
-    "--shapes",
-    callback=_shapes,
-    metavar="ROWSxCOLUMNS,...",
-    help="Shapes to time, of attention HEADSxKEYS; left out, 8192x8192, or 64x4096 of attention.",
-)
-@click.option(
-    "--sweep", type=click.Choice(list(SWEEPS)), multiple=True, help="Named series of shapes, beside --shapes."
-)
-@click.option("--reference", default=TORCH, show_default=True, metavar="NAME", help="Variant to compare with.")
-@click.option(
-    "--seconds",
-    type=NumberRange(min=0.01, max=LONGEST),
-    default=2.0,
-    show_default=True,
-    help="Longest measuring per shape.",
-)
-@seed_option
-@click.option(
-    "--time-limit", type=NumberRange(min=1, max=LONGEST), default=120.0, show_default=True, help="Seconds per step."
-)
-@cluster_options
-@click.option("--profile", is_flag=True, help="Launch one VARIANT on one shape exactly once, for a profiler.")
-@output_options(SPEED_FORMATS)
-def command(
+@command("bench")
+def bench_command(
     *,
-    names: tuple[str, ...],
-    dtype: tuple[str, ...],
-    shapes: tuple[Shape, ...],
-    sweep: tuple[str, ...],
-    reference: str,
-    seconds: float,
-    seed: int,
-    time_limit: float,
-    cluster: ClusterChoice,
-    profile: bool,
-    output: Output,
+    names: BuiltinNames,
+    dtype: Dtypes = (),
+    shapes: Annotated[Any, Word(parse)] = None,
+    sweep: Annotated[tuple[str, ...], click.Choice(list(SWEEPS))] = (),
+    reference: str = TORCH,
+    seconds: Annotated[float, NumberRange(min=0.01, max=LONGEST)] = 2.0,
+    seed: Seed = 0,
+    time_limit: TimeLimit = 120.0,
+    cluster: Cluster,
+    profile: bool = False,
+    output: Annotated[Output, output_as(SPEED_FORMATS)],
 ) -> None:
     """Time variants (all built-in ones if left out) in the same rounds as torch.softmax and a device copy.
 
     Needs a GPU; exits with 3 without one. Every timed call has a fresh input outside the cache and a checked output.
     """
     dtypes = dtype or ("float16",)
-    chosen = tuple(dict.fromkeys([*shapes, *(shape for name in sweep for shape in SWEEPS[name])]))
+    chosen = tuple(dict.fromkeys([*(shapes or ()), *(shape for name in sweep for shape in SWEEPS[name])]))
     if profile:
         _profile(names, dtypes, chosen or (DEFAULT,), seed)
         return
@@ -130,7 +101,7 @@ def _profile(names: tuple[str, ...], dtypes: tuple[str, ...], shapes: tuple[Shap
             f"--profile launches once, but {len(names)} variants, {len(dtypes)} dtypes and {len(shapes)} shapes are "
             "selected; name one of each, as in: softcheck bench one_block --dtype float32 --shapes 4096x1024 --profile"
         )
-    from softcheck.run.profile import profile
+    from softcheck.run.timing import profile
 
     profile(names[0], dtypes[0], shapes[0], seed)
     click.echo(f"launched {names[0]} once on {dtypes[0]} {shapes[0][0]}x{shapes[0][1]}", err=True)

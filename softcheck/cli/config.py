@@ -8,12 +8,12 @@ import math
 import os
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import click
 
-from softcheck.cases.dtypes import known_dtype
 from softcheck.errors import UsageError, near_matches
 
 PREFIX = "SOFTCHECK_"
@@ -25,6 +25,12 @@ LONGEST = 1e6
 """Seconds, 11 days: more than any wait needs, and less than clocks overflow at."""
 
 
+@cache
+def words() -> dict[str, dict[str, Any]]:
+    """The tables of ``words.toml``."""
+    return tomllib.loads((Path(__file__).parent / "words.toml").read_text(encoding="utf-8"))
+
+
 class NumberRange(click.FloatRange):
     """A range that holds no NaN, which every comparison lets through."""
 
@@ -34,13 +40,6 @@ class NumberRange(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value!r} is no number; expected {self._describe_range()}", param, ctx)
         return number
-
-
-def dtype_option(
-    _context: click.Context, _option: click.Parameter, value: str | tuple[str, ...]
-) -> str | tuple[str, ...]:
-    """Callback of --dtype, given once or many times, which may be short (fp16); raises UsageError for an unknown one."""
-    return known_dtype(value) if isinstance(value, str) else tuple(dict.fromkeys(map(known_dtype, value)))
 
 
 def variable(setting: str) -> str:
@@ -90,7 +89,7 @@ def _hint(name: str, known: list[str]) -> str:
 
 def checked(where: str, parameter: click.Parameter, value: Any) -> Any:
     """Returns a file's setting in the type of its option; raises UsageError, which begins with ``where``, for one that it does not take."""
-    many = parameter.nargs != 1 or getattr(parameter, "multiple", False)
+    written, many = value, parameter.nargs != 1 or getattr(parameter, "multiple", False)
     if isinstance(value, list) and len(value) == 1 and not many:
         (value,) = value
     if parameter.type.name == "boolean":
@@ -112,7 +111,7 @@ def checked(where: str, parameter: click.Parameter, value: Any) -> Any:
         reason = error.message
     except OverflowError:
         reason = "expected a smaller number"
-    raise UsageError(f"{where} = {value!r}: {reason}")
+    raise UsageError(f"{where} = {written!r}: {reason}")
 
 
 def table_above(start: Path) -> tuple[Path, dict[str, Any]] | None:

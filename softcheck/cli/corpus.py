@@ -3,6 +3,7 @@
 import contextlib
 import shlex
 from pathlib import Path
+from typing import Annotated
 
 import click
 import numpy as np
@@ -14,8 +15,9 @@ from softcheck.cases.corpus_edit import AlreadySavedError, add
 from softcheck.cases.dtypes import known_dtype
 from softcheck.cases.importing import beside as beside_matrix
 from softcheck.cases.importing import case_from_bits, case_from_hex, read_array
-from softcheck.cli.config import ConfiguredCommand, SuggestingGroup
-from softcheck.cli.options import corpora_argument, device_option, variant_options
+from softcheck.cli.command import Argument, Word, command
+from softcheck.cli.config import SuggestingGroup
+from softcheck.cli.options import Corpora, OptionalNames
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.registry import OPERATIONS, operation
@@ -29,77 +31,50 @@ _DEFAULT_FILE = Path("corpora") / "regressions" / "regressions.jsonl"
 
 
 @click.group("corpus", cls=SuggestingGroup)
-def command() -> None:
+def corpus() -> None:
     """Add, list, show, verify and run saved cases."""
 
 
-@command.command("add", cls=ConfiguredCommand)
-@click.option(
-    "--report", "report_file", type=click.Path(), metavar="RESULT.json", help="Report that holds the finding."
-)
-@click.option("--finding", metavar="ID", help="Id, or its beginning, of a finding in that report.")
-@click.option("--file", "array_file", type=click.Path(), metavar="FILE", help="Input matrix: .npy or .safetensors.")
-@click.option("--tensor", metavar="NAME", help="Which tensor of a .safetensors file.")
-@click.option("--bits", metavar="HEX", help="Bit patterns: elements parted by spaces, rows by semicolons.")
-@click.option("--line", metavar="JSON", help="A whole case as a corpus stores it, recipe and layout included.")
-@click.option(
-    "--beside",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="What stands beside the matrix of --bits or --file: target=3, mask=FILE.npy, grad=FILE.npy, scale=0.125.",
-)
-@click.option("--dtype", metavar="DTYPE", help="Format of the bits, or of patterns in a .npy file.")
-@variant_options(required=False)
-@click.option("--shrink/--no-shrink", default=True, help="Look for the smallest input that still fails.")
-@click.option("--name", help="Name in the id; the input's digest if left out.")
-@click.option("--tag", "tags", multiple=True, help="A tag of the case.")
-@click.option("--provenance", help="Where the input comes from.")
-@click.option("--to", "target", type=click.Path(path_type=Path), default=_DEFAULT_FILE, show_default=True)
-@device_option
+@command("add", corpus)
 def add_command(
     *,
-    report_file: str | None,
-    finding: str | None,
-    array_file: str | None,
-    tensor: str | None,
-    bits: str | None,
-    line: str | None,
-    beside: tuple[str, ...],
-    dtype: str | None,
-    names: tuple[str, ...],
-    shrink: bool,
-    name: str | None,
-    tags: tuple[str, ...],
-    provenance: str | None,
-    target: Path,
-    device: DeviceChoice,
+    report: str | None = None,
+    finding: str | None = None,
+    file: str | None = None,
+    tensor: str | None = None,
+    bits: str | None = None,
+    line: str | None = None,
+    beside: tuple[str, ...] = (),
+    dtype: Annotated[str | None, Word(known_dtype)] = None,
+    names: OptionalNames,
+    shrink: bool = True,
+    name: str | None = None,
+    tag: tuple[str, ...] = (),
+    provenance: str | None = None,
+    to: Path = _DEFAULT_FILE,
+    device: DeviceChoice = "auto",
 ) -> None:
     """Save a failing input as a regression, shrunk first.
 
     The variant is what fails on it, and needed to shrink; a finding says it. An exact duplicate is refused. An input that shrinks to a saved one is covered by it, and nothing is saved.
     """
-    if sum(source is not None for source in (finding, array_file, bits, line)) != 1:
+    if sum(source is not None for source in (finding, file, bits, line)) != 1:
         raise UsageError("say what to add by exactly one of --finding (with --report), --file, --bits and --line")
-    if beside and not (bits or array_file):
+    if beside and not (bits or file):
         raise UsageError("--beside goes with --bits or --file; a line and a finding say themselves what they name")
     if name is not None:
         check_name(name)
-    dtype = None if dtype is None else known_dtype(dtype)
     kind: FindingKind | None = None
     if len(names) > 1:
         raise UsageError(f"{len(names)} variants are named; expected the one that fails on the input")
     spec = names[0] if names else None
     if finding is not None:
-        case, found, found_in = _from_report(report_file, finding)
+        case, found, found_in = _from_report(report, finding)
         spec, kind = spec or found_in, found.kind
     elif line is not None:
         case = decode_case(line.encode())
     else:
-        case = (
-            case_from_hex(bits, dtype, family=FAMILY)
-            if bits is not None
-            else _from_file(str(array_file), dtype, tensor)
-        )
+        case = case_from_hex(bits, dtype, family=FAMILY) if bits is not None else _from_file(str(file), dtype, tensor)
         case = _with_beside(case, beside)
     origin = "added by hand"
     shrunk: Shrunk | None = None
@@ -111,10 +86,10 @@ def add_command(
         click.echo(
             f"{f'shrunk from {before} to {after}' if before != after else 'it fails'}: {shrunk.violation.message}"
         )
-    saved = named(case, name, provenance or origin, tags)
-    siblings = [file for corpus in default_corpora() for file in corpus_files(corpus)]
+    saved = named(case, name, provenance or origin, tag)
+    siblings = [path for known in default_corpora() for path in corpus_files(known)]
     try:
-        path = add(saved, target, beside=siblings)
+        path = add(saved, to, beside=siblings)
     except AlreadySavedError as error:
         if shrunk is None:
             raise
@@ -122,15 +97,14 @@ def add_command(
         click.echo("nothing was saved; --no-shrink saves the input as it is")
         return
     click.echo(f"saved {saved.id} ({saved.shape[0]}x{saved.shape[1]}) in {path}")
-    is_built_in = path in (file.resolve() for corpus in default_corpora() for file in corpus_files(corpus))
-    where = "" if is_built_in else f" --corpus {shlex.quote(str(target))}"
+    is_built_in = path in (sibling.resolve() for sibling in siblings)
+    where = "" if is_built_in else f" --corpus {shlex.quote(str(to))}"
     whose = f" --variant {shlex.quote(spec)}" if spec is not None else ""
     click.echo(f"run it: softcheck report{whose} --case {saved.id} --dtype {saved.dtype}{where}")
 
 
-@command.command("list", cls=ConfiguredCommand)
-@corpora_argument
-def list_command(corpora: tuple[str, ...]) -> None:
+@command("list", corpus)
+def list_command(corpora: Corpora) -> None:
     """List cases: id, shape, tags. All corpora if none is named."""
     cases = load(corpora or default_corpora())
     for case in cases:
@@ -138,14 +112,12 @@ def list_command(corpora: tuple[str, ...]) -> None:
     click.echo(f"{len(cases)} cases", err=True)
 
 
-@command.command("show", cls=ConfiguredCommand)
-@click.argument("case_id")
-@click.option("--corpus", "corpora", multiple=True, metavar="NAME|FOLDER")
-@click.option("--rows", type=click.IntRange(min=0), default=4, show_default=True, help="Rows to print.")
-@click.option("--columns", type=click.IntRange(min=0), default=8, show_default=True, help="Columns to print.")
-def show_command(case_id: str, corpora: tuple[str, ...], rows: int, columns: int) -> None:
+@command("show", corpus)
+def show_command(
+    case_id: Annotated[str, Argument("CASE_ID")], corpus: tuple[str, ...] = (), rows: int = 4, columns: int = 8
+) -> None:
     """Show one case: its line in the corpus, its first elements as bits and values, and what it names beside them."""
-    for case in select(load(corpora or default_corpora()), globs=[case_id]):
+    for case in select(load(corpus or default_corpora()), globs=[case_id]):
         click.echo(encode_case(case).decode().rstrip()[:2000])
         bits = case.bits(rows)
         for row, values in zip(bits[:, :columns], decode(bits, case.format)[:, :columns], strict=True):
@@ -160,9 +132,8 @@ def show_command(case_id: str, corpora: tuple[str, ...], rows: int, columns: int
             click.echo(f"  {name}={number:g}")
 
 
-@command.command("verify", cls=ConfiguredCommand)
-@corpora_argument
-def verify_command(corpora: tuple[str, ...]) -> None:
+@command("verify", corpus)
+def verify_command(corpora: Corpora) -> None:
     """Check schema, ids, duplicates and that every recipe reproduces its recorded digest."""
     chosen = corpora or tuple(default_corpora())
     problems = verify(chosen)
@@ -173,12 +144,12 @@ def verify_command(corpora: tuple[str, ...]) -> None:
     click.echo(f"{len(load(chosen))} cases, no problems")
 
 
-@command.command("run", context_settings={"ignore_unknown_options": True}, add_help_option=False)
+@corpus.command("run", context_settings={"ignore_unknown_options": True}, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def run_command(context: click.Context, arguments: tuple[str, ...]) -> None:
     """Run saved cases; takes the options of ``softcheck report``. The regressions if no --corpus is named."""
-    from softcheck.cli.report import command as report
+    from softcheck.cli.report import report_command as report
 
     chosen = list(arguments)
     if "--help" not in chosen and not any(word.split("=")[0] == "--corpus" for word in chosen):

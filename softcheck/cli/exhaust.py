@@ -4,31 +4,22 @@ import contextlib
 import re
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import click
 
 from softcheck.cases.exhaustive import Domain, domain
 from softcheck.cli import progress
-from softcheck.cli.config import ConfiguredCommand, dtype_option
-from softcheck.cli.options import (
-    ClusterChoice,
-    Output,
-    cluster_options,
-    device_option,
-    jobs_option,
-    opened,
-    output_options,
-    variant_options,
-)
+from softcheck.cli.command import command
+from softcheck.cli.options import Cluster, Dtype, Jobs, Names, Output, opened, output_as
 from softcheck.errors import UsageError
 from softcheck.judge.measurement import unmeasured
 from softcheck.report.build import build, command_line, exit_code
 from softcheck.report.findings import row_command
 from softcheck.report.formats import FORMATS
 from softcheck.run.exhaust import Exhausted, ExhaustHeader, Parts, exhaust, rows_of_a_part
-from softcheck.run.fingerprint import fingerprints
 from softcheck.run.first_look import Look, look, show_any_order
-from softcheck.run.journal import read_header
+from softcheck.run.journal import fingerprints, read_header
 from softcheck.run.model import Run, RunOptions
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
@@ -38,39 +29,21 @@ _FOLDER = Path(".softcheck")
 _MOST_WITHOUT_A_GPU = 2**32
 
 
-@click.command("exhaust", cls=ConfiguredCommand)
-@variant_options()
-@click.option(
-    "--dtype", default="float16", callback=dtype_option, show_default=True, help="float16, bfloat16 or float32."
-)
-@click.option("--columns", type=click.IntRange(1, 3), default=1, show_default=True)
-@click.option("--differences", is_flag=True, help="float32: rows (0, -d) and (d, 0) for every d >= 0.")
-@click.option(
-    "--any-order",
-    is_flag=True,
-    help="Judge each row in one order of its elements, if a sample shows that the order does not count.",
-)
-@click.option("--sample-first", type=click.IntRange(min=1), metavar="N", help="Judge the first N rows only.")
-@click.option("--resume", is_flag=True, help="Go on where an interrupted run of the same kind stopped.")
-@click.option("--journal", type=click.Path(path_type=Path), help="Where parts are kept; below .softcheck if left out.")
-@device_option
-@cluster_options
-@jobs_option
-@output_options(FORMATS)
-def command(
+@command("exhaust")
+def exhaust_command(
     *,
-    names: tuple[str, ...],
-    dtype: str,
-    columns: int,
-    differences: bool,
-    any_order: bool,
-    sample_first: int | None,
-    resume: bool,
-    journal: Path | None,
-    device: DeviceChoice,
-    cluster: ClusterChoice,
-    jobs: int | None,
-    output: Output,
+    names: Names,
+    dtype: Dtype = "float16",
+    columns: Annotated[int, click.IntRange(1, 3)] = 1,
+    differences: bool = False,
+    any_order: bool = False,
+    sample_first: Annotated[int | None, click.IntRange(min=1)] = None,
+    resume: bool = False,
+    journal: Path | None = None,
+    device: DeviceChoice = "auto",
+    cluster: Cluster,
+    jobs: Jobs = None,
+    output: Annotated[Output, output_as(FORMATS)],
 ) -> None:
     """Judge every row of one to three columns in a 16-bit format; the maximum found is then the maximum there is.
 

@@ -3,19 +3,20 @@
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Annotated
 
 import click
 
 from oracles import ORACLES
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.cases.families import FAMILIES, OF_OPERATIONS
-from softcheck.cli.config import ConfiguredCommand
-from softcheck.cli.options import NOTHING_RAN, Output, limit_options, output_options
+from softcheck.cli.command import Argument, command
+from softcheck.cli.options import NOTHING_RAN, Limits, Output, output_as
 from softcheck.errors import UsageError
 from softcheck.explain import explanation_of, files, pages
 from softcheck.operations.registry import OPERATIONS
 from softcheck.probes.registry import described
-from softcheck.report.compare import Tolerances, compare
+from softcheck.report.compare import compare
 from softcheck.report.formats import COMPARISON_FORMATS, FORMATS, SPEED_FORMATS, WITH_BASELINE
 from softcheck.report.json_format import load_any, load_saved
 from softcheck.report.model import Report
@@ -25,9 +26,8 @@ from softcheck.variants.registry import BUILTIN_OF, descriptions
 _KINDS = ("variants", "operations", "families", "corpora", "probes", "oracles", "formats")
 
 
-@click.command("list", cls=ConfiguredCommand)
-@click.argument("kind", type=click.Choice(_KINDS), required=False)
-def show(kind: str | None) -> None:
+@command("list")
+def show(kind: Annotated[str | None, click.Choice(_KINDS), Argument("[KIND]")] = None) -> None:
     """Show variants, operations, case families, corpora, probes, oracles and output formats: all, or those of one KIND."""
     for name in _KINDS if kind is None else (kind,):
         click.secho(name, bold=True)
@@ -67,10 +67,10 @@ _LINES: dict[str, Callable[[], list[str]]] = {
 }
 
 
-@click.command("explain", cls=ConfiguredCommand)
-@click.argument("names", nargs=-1, metavar="[KIND|VERDICT|PROBE|COLUMN]...")
-@click.option("--output-dir", type=click.Path(path_type=Path), metavar="FOLDER", help="Write every word's page there.")
-def explain(names: tuple[str, ...], output_dir: Path | None) -> None:
+@command("explain")
+def explain(
+    names: Annotated[tuple[str, ...], Argument("[KIND|VERDICT|PROBE|COLUMN]...")], output_dir: Path | None = None
+) -> None:
     """Say what words of a report mean: the smallest kernel that shows it, the usual cause, the fix and the declaration.
 
     Without a name all words are listed.
@@ -86,12 +86,14 @@ def explain(names: tuple[str, ...], output_dir: Path | None) -> None:
     click.echo("\n".join(explanation_of(name).text(name) for name in names), nl=False)
 
 
-@click.command("compare", cls=ConfiguredCommand)
-@click.argument("old", metavar="OLD.json")
-@click.argument("new", metavar="NEW.json")
-@limit_options
-@output_options(COMPARISON_FORMATS)
-def compare_command(*, old: str, new: str, limits: Tolerances, output: Output) -> None:
+@command("compare")
+def compare_command(
+    *,
+    old: Annotated[str, Argument("OLD.json")],
+    new: Annotated[str, Argument("NEW.json")],
+    limits: Limits,
+    output: Annotated[Output, output_as(COMPARISON_FORMATS)],
+) -> None:
     """Compare two results of report or bench; exit 1 on a regression beyond the limits, 3 if they share nothing.
 
     Speed is compared relative to the device copy of each run. What is ambiguous is neither a pass nor a fail.
@@ -104,12 +106,14 @@ def compare_command(*, old: str, new: str, limits: Tolerances, output: Output) -
     sys.exit(1 if found.regressions else 0)
 
 
-@click.command("render", cls=ConfiguredCommand)
-@click.argument("result", metavar="RESULT.json")
-@output_options({**FORMATS, **SPEED_FORMATS})
-@click.option("--baseline", metavar="FILE", help="Saved report whose comparison --format html draws beside this one's.")
-@limit_options
-def render_command(*, result: str, baseline: str | None, limits: Tolerances, output: Output) -> None:
+@command("render")
+def render_command(
+    *,
+    result: Annotated[str, Argument("RESULT.json")],
+    output: Annotated[Output, output_as({**FORMATS, **SPEED_FORMATS})],
+    baseline: str | None = None,
+    limits: Limits,
+) -> None:
     """Draw what report, exhaust, bench or trace saved with --format json, in another format."""
     found = load_saved(result)
     if baseline is not None and (output.format not in WITH_BASELINE or not isinstance(found, Report)):

@@ -9,31 +9,11 @@ import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from softcheck import __version__
-from softcheck.cli.config import SuggestingGroup
-from softcheck.errors import SoftcheckError, UsageError
+from softcheck.cli.config import SuggestingGroup, words
+from softcheck.errors import SoftcheckError
 
-_COMMANDS = {
-    "report": ("report:command", "Judge variants and print a verdict table."),
-    "bench": ("bench:command", "Time variants on a GPU beside torch and a device copy."),
-    "exhaust": ("exhaust:command", "Judge every input of one or two columns."),
-    "trace": ("trace:command", "Show step by step how a kernel computes a row, and where its error is born."),
-    "regimes": (
-        "regimes:command",
-        "Show the paths that a variant takes, for which shapes, and what was judged in each.",
-    ),
-    "render": ("listing:render_command", "Draw a saved report anew, in any format."),
-    "compare": ("listing:compare_command", "Say what became worse between two saved results."),
-    "list": ("listing:show", "Show variants, corpora, case families, probes, oracles and output formats."),
-    "explain": ("listing:explain", "Say what a kind of finding, a verdict, a probe or a column means."),
-    "corpus": ("corpus:command", "Add, show, verify and run saved cases."),
-}
+_COMMANDS: dict[str, list[str]] = words()["commands"]
 """The module and the function of each command, and its summary."""
-
-_REMOVED = {
-    "search": "softcheck report VARIANT... --generate N, whose generated cases seek the largest error over bound",
-    "plot": "softcheck render RESULT.json --format html --output FILE.html, whose page has the charts",
-}
-"""Commands that earlier versions had, and the command to use instead."""
 
 
 class _Lazy(SuggestingGroup):
@@ -48,14 +28,6 @@ class _Lazy(SuggestingGroup):
         module, _, function = _COMMANDS[name][0].partition(":")
         command: click.Command = getattr(import_module(f"softcheck.cli.{module}"), function)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is named first; raises UsageError, with the command to use instead, for one that was removed."""
-        if args[0] in _REMOVED and not ctx.resilient_parsing:
-            raise UsageError(f"the command {args[0]} was removed; use {_REMOVED[args[0]]}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -1,16 +1,16 @@
 """Options that several commands share, with the same words, and the cluster on which a command runs."""
 
 import contextlib
-import inspect
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from softcheck.cli.config import NumberRange
+from softcheck.cases.dtypes import known_dtype
+from softcheck.cli.command import Argument, Callback, Gathered, Word
+from softcheck.cli.config import LONGEST, NumberRange
 from softcheck.errors import UsageError
 from softcheck.operations.registry import check_name
 from softcheck.report.compare import Comparison, Tolerances
@@ -32,57 +32,22 @@ INTERRUPTED = 130
 
 MOST = 2**32 - 1
 RANDOM = "random"
-EXPECTED = f"a whole number from 0 to {MOST}, or {RANDOM}"
 
-_BACKWARD = "softcheck.backward"
-
-Command = TypeVar("Command", bound=Callable[..., object])
-
-corpora_argument = click.argument("corpora", nargs=-1, metavar="[NAME|FOLDER]...", envvar="SOFTCHECK_CORPUS")
-
-device_option = click.option(
-    "--device", type=click.Choice(["auto", "cuda", "interpreter"]), default="auto", show_default=True
-)
-
-jobs_option = click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one per core if left out.")
-
-
-def flags(helps: Mapping[str, str]) -> Callable[[Command], Command]:
-    """Options that are given or not, each with its help."""
-
-    def decorate(function: Command) -> Command:
-        for name, words in reversed(list(helps.items())):
-            function = click.option(name, is_flag=True, help=words)(function)
-        return function
-
-    return decorate
-
-
-def gathered(into: str, make: Callable[..., object], *options: Callable[..., Any]) -> Callable[[Command], Command]:
-    """Options whose values the command gets as one parameter, made of them by ``make``, whose parameters have their names."""
-    names = list(inspect.signature(make).parameters)
-
-    def decorate(function: Command) -> Command:
-        @wraps(function)
-        def gathering(**given: Any) -> object:
-            made = make(**{name: given.pop(name) for name in names})
-            return function(**{into: made}, **given)
-
-        decorated: Any = gathering
-        for option in reversed(options):
-            decorated = option(decorated)
-        return cast("Command", decorated)
-
-    return decorate
+Corpora = Annotated[tuple[str, ...], Argument("[NAME|FOLDER]...", "SOFTCHECK_CORPUS")]
+Dtype = Annotated[str, Word(known_dtype)]
+Dtypes = Annotated[tuple[str, ...], Word(known_dtype)]
+Jobs = Annotated[int | None, click.IntRange(min=1)]
+TimeLimit = Annotated[float, NumberRange(min=1, max=LONGEST)]
+"""Options of several commands."""
 
 
 class Output:
     """The place and the format of a command's result; raises UsageError for a place that can't be written."""
 
-    def __init__(self, output: str, output_format: str = "table") -> None:
-        """Takes the values of ``--output`` and ``--format``."""
+    def __init__(self, format_: str = "table", output: str = "-") -> None:
+        """Takes the values of ``--format`` and ``--output``."""
         check_writable(output)
-        self.path, self.format = output, output_format
+        self.path, self.format = output, format_
 
     def write(self, result: Result, baseline: Comparison | None = None, *, summary: bool = True) -> None:
         """Writes a result, and its Markdown, if it has such a format, to the ``summary`` of a step of GitHub Actions."""
@@ -93,166 +58,82 @@ class Output:
             ci.add_step_summary(lambda: render(result, "markdown"))
 
 
-output_option = click.option(
-    "--output", default="-", metavar="FILE|-", help="Where the report goes; standard output if left out."
-)
+Limits = Annotated[Tolerances, Gathered(Tolerances)]
 
 
-def output_options(names: Iterable[str]) -> Callable[[Command], Command]:
-    """``--format``, one of these names, and ``--output``, as the parameter ``output``."""
-    choice = click.option(
-        "--format", "output_format", type=click.Choice(list(names)), default="table", show_default=True
-    )
-    return gathered("output", Output, choice, output_option)
-
-
-limit_options = gathered(
-    "limits",
-    Tolerances,
-    click.option(
-        "--max-ulp-increase",
-        type=NumberRange(min=0),
-        default=Tolerances().max_ulp_increase,
-        show_default=True,
-        help="ULPs by which a maximum may grow.",
-    ),
-    click.option(
-        "--max-slowdown",
-        type=NumberRange(min=0),
-        default=Tolerances().max_slowdown,
-        show_default=True,
-        help="Share by which a variant may slow down, its whole interval considered.",
-    ),
-)
-"""``--max-ulp-increase`` and ``--max-slowdown``, as the parameter ``limits``."""
-
-
-def seed_of(value: Any) -> int | None:
-    """Returns the seed that a setting names, a freshly drawn one for ``random``; None if it names none."""
-    if value == RANDOM:
-        return secrets.randbelow(MOST + 1)
-    is_number = (isinstance(value, int) and not isinstance(value, bool)) or (
-        isinstance(value, str) and value.isascii() and value.isdecimal()
-    )
-    return int(value) if is_number and 0 <= int(value) <= MOST else None
+def output_as(formats: Iterable[str]) -> Gathered:
+    """``--format``, one of these names, and ``--output``."""
+    return Gathered(Output, {"format_": click.Choice(list(formats))})
 
 
 def seed(value: Any) -> int | str:
-    """Converts a setting to a seed, or to ``random``, which the callback draws; raises click's BadParameter for anything else."""
-    if seed_of(value) is None:
-        raise click.BadParameter(f"{value!r} is no seed; expected {EXPECTED}")
+    """Converts a setting to a seed, or to ``random``; raises click's BadParameter for anything else."""
+    is_number = (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, str) and value.isascii() and value.isdecimal()
+    )
+    if value != RANDOM and not (is_number and 0 <= int(value) <= MOST):
+        raise click.BadParameter(f"{value!r} is no seed; expected a whole number from 0 to {MOST}, or {RANDOM}")
     return RANDOM if value == RANDOM else int(value)
 
 
-def _drawn(_context: click.Context, _option: click.Parameter, value: int | str) -> int:
-    drawn = seed_of(value)
-    assert drawn is not None
+def drawn(value: int | str) -> int:
+    """The seed itself, a fresh one for ``random``."""
+    return secrets.randbelow(MOST + 1) if value == RANDOM else int(value)
+
+
+def _told(_context: click.Context, _option: click.Parameter, value: int | str) -> int:
+    number = drawn(value)
     if value == RANDOM:
-        click.echo(f"softcheck: --seed {RANDOM} drew {drawn}; --seed {drawn} repeats this run", err=True)
-    return drawn
+        click.echo(f"softcheck: --seed {RANDOM} drew {number}; --seed {number} repeats this run", err=True)
+    return number
 
 
-seed_option = click.option(
-    "--seed",
-    type=seed,
-    callback=_drawn,
-    default=0,
-    show_default=True,
-    metavar=f"N|{RANDOM}",
-    help=f"Number that all drawn inputs come from; {RANDOM} draws one and prints it. Probes add a digest of the variant's source.",
-)
+Seed = Annotated[int, Word(seed, "seed"), Callback(_told)]
 
 
-def _keep_backward(context: click.Context, _option: click.Parameter, value: bool | None) -> None:  # noqa: FBT001 - click's
-    context.meta[_BACKWARD] = value
-
-
-def _checked(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    if value is not None:
-        check_name(value)
-    return value
-
-
-def variant_options(*, built_in: bool = False, required: bool = True) -> Callable[[Command], Command]:
-    """``VARIANT...``, ``--variant``, ``--operation``, ``--call``, ``--declare`` and ``--backward`` as ``names``, by default those ``built_in``; raises UsageError for unknown ones."""
+def _named(*, built_in: bool = False, required: bool = True) -> Gathered:
+    """The variants that are named, by default those ``built_in``, with what options say of them; raises UsageError for unknown ones."""
 
     def names(
-        specs: tuple[str, ...], variant: tuple[str, ...], operation: str | None, call: str | None, declare: str | None
+        specs: Annotated[tuple[str, ...], Argument("[NAME|FILE:FUNCTION]...")],
+        variant: tuple[str, ...] = (),
+        operation: Annotated[str | None, Word(check_name)] = None,
+        call: str | None = None,
+        declare: str | None = None,
+        backward: bool | None = None,  # noqa: FBT001 - an option
     ) -> tuple[str, ...]:
-        otherwise = tuple(BUILTIN_OF.get(operation or "softmax", ())) if built_in else ()
         context = click.get_current_context()
-        chosen = _chosen(context, specs, variant, operation, call, declare, otherwise)
-        if required and not chosen:
+        if specs:
+            # Those typed without --variant win over settings of that name elsewhere.
+            typed = context.get_parameter_source("variant") is click.core.ParameterSource.COMMANDLINE
+            variant = (*specs, *(variant if typed else ()))
+        for spec in variant:
+            refuse_misnamed(spec)
+        if call is not None:
+            variant = tuple(with_call(spec, call) for spec in variant)
+        # Built-in variants say themselves what they compute, but a parameter is one of an operation.
+        promises = [f"operation={operation}"] if operation is not None and (variant or declare) else []
+        promises += [declare] if declare else []
+        promises += [] if backward is None else [f"backward={backward}"]
+        if built_in and not variant:
+            variant = tuple(BUILTIN_OF.get(operation or "softmax", ()))
+        if promises:
+            variant = tuple(with_declared(spec, ",".join(promises)) for spec in variant)
+        if specs or call is not None or promises or operation is not None:
+            # A journal keeps them with the other options.
+            context.params["variant"] = variant
+            context.set_parameter_source("variant", click.core.ParameterSource.COMMANDLINE)
+        if required and not variant:
             said = "name a variant to judge: a built-in name, FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION"
             raise click.UsageError(said, context)
-        return tuple(dict.fromkeys(resolve(spec).name for spec in chosen))
+        return tuple(dict.fromkeys(resolve(spec).name for spec in variant))
 
-    return gathered(
-        "names",
-        names,
-        click.argument("specs", nargs=-1, metavar="[NAME|FILE:FUNCTION]..."),
-        click.option(
-            "--variant",
-            multiple=True,
-            metavar="NAME|FILE:FUNCTION",
-            help="The same as an option, as often as there are variants.",
-        ),
-        click.option(
-            "--operation",
-            metavar="NAME",
-            callback=_checked,
-            help="What functions compute that do not say so themselves; left out, their answers or names tell, else softmax. See softcheck list operations.",
-        ),
-        click.option(
-            "--call",
-            metavar="CALL",
-            help="How the functions are called, as in 'f(x, dim=-1)', 'f(out, x)' or 'f(x4)[0]'.",
-        ),
-        click.option(
-            "--declare",
-            metavar="PROMISES",
-            help="What the functions promise, in place of what they declare: 'layouts=contiguous,empty=False,max_elements=2**31'.",
-        ),
-        click.option(
-            "--backward/--no-backward",
-            default=None,
-            expose_value=False,
-            callback=_keep_backward,
-            help="Promise gradients, or leave them alone; left out, they are judged where the output requires one.",
-        ),
-    )
+    return Gathered(names)
 
 
-def _chosen(
-    context: click.Context,
-    specs: Sequence[str],
-    variant: Sequence[str],
-    operation: str | None,
-    call: str | None,
-    declare: str | None,
-    otherwise: Sequence[str],
-) -> Sequence[str]:
-    """The chosen variants as they are named; those typed without ``--variant`` win over settings of that name elsewhere."""
-    if specs:
-        typed = context.get_parameter_source("variant") is click.core.ParameterSource.COMMANDLINE
-        variant = (*specs, *(variant if typed else ()))
-    for spec in variant:
-        refuse_misnamed(spec)
-    if call is not None:
-        variant = tuple(with_call(spec, call) for spec in variant)
-    # Built-in variants say themselves what they compute, but a parameter is one of an operation.
-    promises = [f"operation={operation}"] if operation is not None and (variant or declare) else []
-    promises += [declare] if declare else []
-    if (backward := context.meta.get(_BACKWARD)) is not None:
-        promises.append(f"backward={backward}")
-    variant = variant or otherwise
-    if promises:
-        variant = tuple(with_declared(spec, ",".join(promises)) for spec in variant)
-    if specs or call is not None or promises or operation is not None:
-        # A journal keeps them with the other options.
-        context.params["variant"] = variant
-        context.set_parameter_source("variant", click.core.ParameterSource.COMMANDLINE)
-    return variant
+Names = Annotated[tuple[str, ...], _named()]
+OptionalNames = Annotated[tuple[str, ...], _named(required=False)]
+BuiltinNames = Annotated[tuple[str, ...], _named(built_in=True)]
 
 
 OPTIONS = ("gpus", "scheduler", "workers")
@@ -264,7 +145,7 @@ class ClusterChoice:
 
     gpus: str | None = None
     scheduler: str | None = None
-    workers: int | None = None
+    workers: Annotated[int | None, click.IntRange(min=1)] = None
 
     @property
     def is_wanted(self) -> bool:
@@ -284,21 +165,7 @@ class ClusterChoice:
         return "interpreter" if on_cores else "cuda" if self.gpus is not None else device
 
 
-cluster_options = gathered(
-    "cluster",
-    ClusterChoice,
-    click.option("--gpus", metavar="all|0,2", help="Spread the work over these GPUs of this machine."),
-    click.option(
-        "--scheduler", metavar="ADDRESS|FILE", help="Spread the work over the Dask cluster of this scheduler."
-    ),
-    click.option(
-        "--workers",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Spread the work over N places without a GPU; with --scheduler, wait for so many Dask workers.",
-    ),
-)
-"""``--gpus``, ``--scheduler`` and ``--workers``, as the parameter ``cluster``."""
+Cluster = Annotated[ClusterChoice, Gathered(ClusterChoice)]
 
 
 @contextlib.contextmanager
@@ -308,7 +175,12 @@ def opened(choice: ClusterChoice, variants: Sequence[str], jobs: int | None = No
     Raises UsageError if Dask is needed and not installed, and what ``softcheck.cluster`` raises.
     """
     if choice.scheduler is None:
-        yield _on_this_machine(choice, jobs)
+        from softcheck.cluster import local
+
+        if choice.gpus is not None:
+            yield local.on_gpus(choice.gpus, jobs)
+        else:
+            yield None if choice.workers is None else local.on_cores(choice.workers, jobs)
         return
     try:
         from softcheck.cluster.dask import joined
@@ -320,11 +192,3 @@ def opened(choice: ClusterChoice, variants: Sequence[str], jobs: int | None = No
         if cluster.dashboard is not None:
             click.echo(f"softcheck: dashboard: {cluster.dashboard}", err=True)
         yield cluster
-
-
-def _on_this_machine(choice: ClusterChoice, jobs: int | None) -> "Devices | None":
-    from softcheck.cluster import local
-
-    if choice.gpus is not None:
-        return local.on_gpus(choice.gpus, jobs)
-    return None if choice.workers is None else local.on_cores(choice.workers, jobs)

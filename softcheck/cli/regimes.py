@@ -5,8 +5,8 @@ import sys
 import click
 
 from softcheck.cli import progress
-from softcheck.cli.config import ConfiguredCommand, dtype_option
-from softcheck.cli.options import NOTHING_RAN, device_option, output_option, seed_option, variant_options
+from softcheck.cli.command import command
+from softcheck.cli.options import NOTHING_RAN, Dtype, Names, Seed
 from softcheck.report.build import build, command_line
 from softcheck.report.figures import plural
 from softcheck.report.model import VariantResult
@@ -18,21 +18,15 @@ from softcheck.run.process import DeviceChoice
 _PROBE = "regimes"
 
 
-@click.command(_PROBE, cls=ConfiguredCommand)
-@variant_options()
-@click.option("--dtype", default="float32", callback=dtype_option, show_default=True, help="The inputs' format.")
-@seed_option
-@click.option("--quick", is_flag=True, help="Make only the two trials that show most, in half of the time.")
-@device_option
-@output_option
-def command(
+@command(_PROBE)
+def regimes(
     *,
-    names: tuple[str, ...],
-    dtype: str,
-    seed: int,
-    quick: bool,
-    device: DeviceChoice,
-    output: str,
+    names: Names,
+    dtype: Dtype = "float32",
+    seed: Seed = 0,
+    quick: bool = False,
+    device: DeviceChoice = "auto",
+    output: str = "-",
 ) -> None:
     """Show each variant's regimes: shapes, kernels with their constants, what was judged, and lines that never ran.
 

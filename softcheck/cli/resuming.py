@@ -20,7 +20,7 @@ from softcheck.run.record import Keeping, RunHeader
 
 _NOT_KEPT = (
     "output",
-    "output_format",
+    "format_",
     "journal",
     "resume",
     "jobs",
@@ -28,6 +28,7 @@ _NOT_KEPT = (
     "specs",
     "call",
     "declare",
+    "backward",
     "operation",
     *OPTIONS,
 )

@@ -4,7 +4,6 @@ import contextlib
 import importlib.util
 import itertools
 import logging
-import sys
 import threading
 import time
 import uuid
@@ -56,9 +55,9 @@ class DaskCluster:
         """Places of the processes, by id."""
         self._resource: str | None = None
         self._dead: set[str] = set()
-        """Dask workers that are used no more: their device can't be opened, or they differ from the others."""
-        self._alike: list[TaskAnswer] = []
-        """The answer of the first process, and the sources of this machine, from which no other may differ."""
+        """Dask workers that are used no more, since their device can't be opened."""
+        self._hosts: set[str] = set()
+        """Hosts of the first workers, which were found to be alike; empty before. Workers on other hosts are not used."""
         self._leases: dict[str, Future] = {}
         self._is_closed = False
         self.places = 0
@@ -93,7 +92,7 @@ class DaskCluster:
                 raise UsageError(
                     f"{why}; a report is of one device and one set of versions and files, in the same folder everywhere"
                 )
-        self._alike = alike
+        self._hosts = {worker["host"] for worker in self._refresh().values()}
         resource = RESOURCES[first.ready.backend]
         for name, worker in self._refresh().items():
             if worker["resources"].get(resource) != 1:
@@ -163,7 +162,11 @@ class DaskCluster:
     def _refresh(self) -> dict[str, Any]:
         """The Dask workers that there are now, by name. Raises SoftcheckError if there has been none for long."""
         found = self.client.sync(self.client.scheduler.identity, n_workers=-1)["workers"]
-        workers = {str(worker["name"]): {**worker, "address": address} for address, worker in found.items()}
+        workers = {
+            str(worker["name"]): {**worker, "address": address}
+            for address, worker in found.items()
+            if not self._hosts or worker["host"] in self._hosts
+        }
         with self._lock:
             self._addresses = {name: worker["address"] for name, worker in workers.items()}
             for address in set(self._addresses.values()) - self._leases.keys():
@@ -223,12 +226,6 @@ class DaskCluster:
             if self._is_closed:
                 raise SessionClosedError("the session is closed") from None
             raise SoftcheckError("the scheduler was lost, and all requests with it; go on with --resume") from None
-        why = None if answer.sources is None else difference(self._alike, answer)
-        if why is not None:
-            # It has joined since the session began.
-            self._dead.add(answer.place)
-            sys.stderr.write(f"softcheck: {why}; {answer.place} is left out\n")
-            raise HostLostError(why)
         with self._lock:
             if child.id in self._children:
                 self._children[child.id] = answer.place

@@ -16,7 +16,7 @@ from distributed import get_worker
 
 from softcheck import __version__
 from softcheck.errors import UsageError
-from softcheck.run.fingerprint import fingerprints
+from softcheck.run.journal import fingerprints
 from softcheck.run.process import DeviceChoice, Waits, Worker, WorkerDiedError
 from softcheck.run.protocol import Ready, Reply, Request
 

@@ -68,10 +68,11 @@ def _check_value(name: str, value: Parameter) -> None:
         raise UsageError(f"{name} is {value_in_words(value)}; expected {_NUMBERS[name][1]}")
 
 
-def check_name(name: str) -> None:
-    """Raises UsageError, with near matches, if no operation has the name."""
+def check_name(name: str) -> str:
+    """Returns the name itself. Raises UsageError, with near matches, if no operation has it."""
     if name not in OPERATIONS:
         raise UsageError(f"unknown operation {name!r}; {near_matches(name, list(OPERATIONS))}")
+    return name
 
 
 def named_in(function: str) -> str | None:

@@ -118,8 +118,8 @@ EFFORTS: tuple[Effort, ...] = get_args(Effort)
 MEETINGS = "meetings"
 """The probe of circumstances that meet, which can be asked for one call."""
 
-EXCLUSIVE: dict[str, int] = {"addresses": 4 * 2**32}
-"""Probes that take so much of a GPU's memory that no two may run at once, and the most elements that each needs."""
+EXCLUSIVE: tuple[str, ...] = ("addresses",)
+"""Probes that take so much of a GPU's memory that nothing else may run beside them."""
 
 WIDEST: dict[str, int] = {
     "sizes": 2**20,

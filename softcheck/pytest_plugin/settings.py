@@ -1,7 +1,8 @@
 """Options of the pytest plugin: the command line, then the environment, then ``[tool.softcheck]`` in pyproject.toml."""
 
 import os
-from collections.abc import Callable
+import tomllib
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,8 @@ import pytest
 
 _LISTS = ("variant", "dtype", "family", "case", "probe", "corpus")
 """Settings that are lists of names."""
-_DEVICES = ("auto", "cuda", "interpreter")
-_FLAGS = {
-    **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
-    **dict.fromkeys(("0", "false", "f", "no", "n", "off"), False),
-}
-"""The words that the commands take for a flag in the environment."""
+_SINGLE = {"device": "auto", "generate": 50, "require-all-sizes": False, "seed": 0}
+"""Settings of one value, and what they are if nobody says."""
 
 
 @dataclass(frozen=True)
@@ -34,34 +31,11 @@ class Settings:
 _SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 
 
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "variant": {"metavar": "NAME|FILE:FUNCTION"},
-    "dtype": {"metavar": "DTYPE"},
-    "family": {"metavar": "FAMILY"},
-    "case": {"metavar": "GLOB"},
-    "probe": {"metavar": "NAME", "help": "only these probes, and no saved cases"},
-    "generate": {"metavar": "N", "help": "generated cases per variant and dtype; 50 if left out"},
-    "seed": {
-        "metavar": "N|random",
-        "help": "number that all drawn inputs come from, 0 if left out; random draws one, which the header names",
-    },
-    "device": {
-        "metavar": "|".join(_DEVICES),
-        "help": "where the kernels run; auto, if left out: the GPU where there is one",
-    },
-    "require-all-sizes": {
-        "action": "store_true",
-        "default": None,
-        "help": "fail, rather than skip, where a variant refuses a case for its size",
-    },
-    "html": {"metavar": "FILE", "help": "also write what was judged as a page that a browser shows, offline"},
-}
-
-
 def add_options(parser: pytest.Parser) -> None:
     """Adds options that override the marker's arguments; the environment's ``SOFTCHECK_<OPTION>`` stand for them."""
     group = parser.getgroup("softcheck", "softcheck: accuracy of softmax kernels")
-    for name, attributes in _OPTIONS.items():
+    words = tomllib.loads((Path(__file__).parents[1] / "cli" / "words.toml").read_text(encoding="utf-8"))
+    for name, attributes in words["pytest"].items():
         many = {"action": "append", "default": []} if name in _LISTS else {}
         group.addoption(f"--softcheck-{name}", **many, **attributes)
 
@@ -79,53 +53,51 @@ def settings_of(config: pytest.Config) -> Settings:
 
 
 def _read_settings(config: pytest.Config) -> Settings:
-    from softcheck.cli.config import check_names, table_above, variable
+    import click
+
+    from softcheck.cli import config as cli
+    from softcheck.cli.options import drawn
+    from softcheck.cli.report import report_command
     from softcheck.errors import UsageError
 
-    found = table_above(config.rootpath)
-    path, table = found or (config.rootpath, {})
-    if not set(table) <= {*_LISTS, *_single()}:
-        from softcheck.cli.main import cli
+    path, table = cli.table_above(config.rootpath) or (config.rootpath, {})
+    if not set(table) <= {*_LISTS, *_SINGLE}:
+        from softcheck.cli.main import cli as commands
 
-        check_names(path, table, cli)
-    defaults = {}
-    for name in _LISTS:
-        value = table.get(name, [])
-        names = [value] if isinstance(value, str) else value
-        if not isinstance(names, list) or not all(isinstance(item, str) for item in names):
-            raise UsageError(f"{path}: [tool.softcheck] {name} = {value!r}: expected a list of text")
-        defaults[name] = tuple(names)
+        cli.check_names(path, table, commands)
+    options = cli.settings_of(report_command)
+    options["generate"] = copy(options["generate"])
+    options["generate"].type = click.IntRange(min=1)
+    of_table = {
+        name: cli.checked(f"{path}: [tool.softcheck] {name}", options[name], table[name])
+        for name in (*_LISTS, *_SINGLE)
+        if name in table
+    }
+    defaults = {name: tuple(of_table.get(name, ())) for name in _LISTS}
     chosen = {
-        name: tuple(config.getoption(f"--softcheck-{name}", []) or os.environ.get(variable(name), "").split())
+        name: tuple(config.getoption(f"--softcheck-{name}") or os.environ.get(cli.variable(name), "").split())
         for name in _LISTS
     }
-
-    values: dict[str, Any] = {}
-    for name, (default, expected, read) in _single().items():
-        written, where = config.getoption(f"--softcheck-{name}"), f"--softcheck-{name}"
-        if written is None:
-            written, where = os.environ.get(variable(name)) or None, variable(name)
-        if written is None:
-            written, where = str(table.get(name, default)), f"{path}: [tool.softcheck] {name}"
-        value = read(str(written))
-        if value is None:
-            raise UsageError(f"{where} is {written!r}, expected {expected}")
-        values[name.replace("-", "_")] = value
+    values: dict[str, Any] = {**_SINGLE, **{name: of_table[name] for name in _SINGLE if name in of_table}}
+    for name in _SINGLE:
+        asked = {f"--softcheck-{name}": config.getoption(f"--softcheck-{name}")}
+        asked[cli.variable(name)] = os.environ.get(cli.variable(name))
+        where, written = next(((where, written) for where, written in asked.items() if written), ("", values[name]))
+        try:
+            values[name] = options[name].type_cast_value(click.Context(report_command), written)
+        except click.BadParameter as error:
+            raise UsageError(f"{where} is {written!r}: {error.message}") from None
     # Workers of pytest-xdist get the options, and so the number that was drawn.
+    values["seed"] = drawn(values["seed"])
     config.option.softcheck_seed = str(values["seed"])
-    return Settings(chosen=chosen, defaults=defaults, **values)
-
-
-def _single() -> dict[str, tuple[str, str, Callable[[str], Any]]]:
-    """Settings of one value: the default, what is expected in words, and a function that gives None for anything else."""
-    from softcheck.cli.options import EXPECTED, seed_of
-
-    return {
-        "device": ("auto", f"one of: {', '.join(_DEVICES)}", lambda text: text if text in _DEVICES else None),
-        "generate": ("50", "a number, at least 1", lambda text: int(text) or None if text.isdecimal() else None),
-        "require-all-sizes": ("false", "true or false", lambda text: _FLAGS.get(text.lower())),
-        "seed": ("0", EXPECTED, seed_of),
-    }
+    return Settings(
+        chosen=chosen,
+        defaults=defaults,
+        device=values["device"],
+        generate=values["generate"],
+        seed=values["seed"],
+        require_all_sizes=values["require-all-sizes"],
+    )
 
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from softcheck.run.blame import again_alone, alone, kind_of, lay_idle
 from softcheck.run.blames import Fault
 from softcheck.run.calls import Answer, Limit, replay
 from softcheck.run.pool import Pool, SessionClosedError
-from softcheck.run.process import DeviceRuinedError, Worker, WorkerDiedError
+from softcheck.run.process import Worker, WorkerDiedError
 from softcheck.run.protocol import Call, Measured, Started, TrialDone
 
 REPEATS = 3
@@ -88,19 +88,18 @@ def again(pool: Pool, seen: Sighting, violations: Sequence[Violation]) -> Answer
         if not missing:
             return None
     shown = None if is_known else _after_those_before(pool, seen)
-    where = f"{call.variant}, {call.dtype}, {call.name}"
     if shown is not None:
         kinds = ", ".join(fault.kind for fault in missing)
         _strike(pool, call, missing, shown)
         if not missing:
-            blames.notes.append(
-                f"{where}: {kinds} after the calls before it in its process, and not alone: its answers depend on earlier calls"
+            blames.note(
+                call,
+                f"{kinds} after the calls before it in its process, and not alone: its answers depend on earlier calls",
             )
             return None
-    beside = f"; other variants had run in the process ({', '.join(seen.others)})" if seen.others else ""
     for fault, violation in missing.items():
         blames.fruitless[fault] += 1
-        blames.notes.append(f"{where}: seen once, not again alone: {violation.kind} ({violation.message}){beside}")
+        blames.note(call, f"seen once, not again alone: {violation.kind} ({violation.message})", seen.others)
     return answer
 
 
@@ -121,7 +120,7 @@ def _alone(pool: Pool, call: Call, times: int) -> Iterator[Answer | WorkerDiedEr
     """Yields the answers that a call gives in one new process, or the end of that; None if it can't be made there."""
     try:
         for found in replay(pool, [call] * times, is_loaded_first=False, counts=True):
-            answer = found.reply if isinstance(found, DeviceRuinedError) else found
+            answer = (found.reply or found) if isinstance(found, WorkerDiedError) else found
             if isinstance(answer, WorkerDiedError):
                 pool.blames.shown.add(Fault(call.variant, "", kind_of(answer)))
                 yield answer

@@ -53,8 +53,8 @@ def again_alone(pool: Pool, worker: Worker, call: Call, died: WorkerDiedError) -
         pool.blames.shown.add(own)
         return died
     answer = alone(pool, call, is_loaded_first=True)
-    if not isinstance(answer, WorkerDiedError) and not (died.is_early or died.is_of_host):
-        # An early death shows only that the call is slow, and one of the host that something there ended it.
+    if not isinstance(answer, WorkerDiedError) and not died.is_of_host:
+        # The death of a host shows only that something there ended it.
         lay(pool, worker.calls[:-1], call, died)
     return answer
 
@@ -108,12 +108,8 @@ def lay(pool: Pool, earlier: Sequence[Call], crashed: Call, died: WorkerDiedErro
             blames.add(crashed.variant, crashed.dtype, found)
             return
         blames.fruitless[fault] += 1
-        others = ", ".join(sorted(ran - {crashed.variant}))
-        beside = f"; other variants had run in the process ({others})" if others else ""
-        blames.notes.append(
-            f"{crashed.variant}, {crashed.dtype}, {crashed.name}: seen once, not again alone: {died}; alone in a new process it passes, and so do "
-            f"the calls before it in the same order{beside}"
-        )
+        said = f"{died}; alone in a new process it passes, and so do the calls before it in the same order"
+        blames.note(crashed, f"seen once, not again alone: {said}", sorted(ran - {crashed.variant}))
 
 
 def lay_idle(pool: Pool, calls: Sequence[Call], died: WorkerDiedError) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.registry import Effort
+from softcheck.run.protocol import Call
 from softcheck.variants.declaration import Backend, Declaration
 
 
@@ -72,6 +73,11 @@ class Blames:
         """Findings of each fault that nothing showed again."""
         self._lock = threading.Lock()
         self._found: dict[tuple[str, str], Blame] = {}
+
+    def note(self, call: Call, message: str, others: Sequence[str] = ()) -> None:
+        """Notes what a call has shown once, and the other variants that had run in its process."""
+        beside = f"; other variants had run in the process ({', '.join(others)})" if others else ""
+        self.notes.append(f"{call.variant}, {call.dtype}, {call.name}: {message}{beside}")
 
     def add(self, variant: str, dtype: str, blame: Blame) -> None:
         """Records the blame found for a crash of ``variant`` in ``dtype``."""

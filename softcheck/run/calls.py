@@ -65,7 +65,7 @@ def make(worker: Worker, call: Call, seconds: Limit) -> Answer:
 @contextlib.contextmanager
 def fresh(pool: "Pool", *, check_heap: bool = False) -> Iterator[Worker]:
     """A new worker for one purpose, ended after it."""
-    worker = pool.take_checked() if check_heap else pool.take(fresh=True)
+    worker = pool.take(fresh=True, check_heap=check_heap)
     try:
         yield worker
     finally:

@@ -1,5 +1,6 @@
 """One whole check: load the variants, run cases and probes, search with generated cases, time. Imports no torch."""
 
+import contextlib
 import dataclasses
 import math
 import signal
@@ -9,16 +10,16 @@ from functools import partial
 from itertools import pairwise
 
 from softcheck.errors import SoftcheckError
-from softcheck.run.every_pair import wanted
+from softcheck.run.exhaust import wanted
 from softcheck.run.generate import generate
 from softcheck.run.model import Events, GivenUp, Run, RunOptions
 from softcheck.run.plan import covered, timed_shape, timed_together
 from softcheck.run.pool import Devices, Job, Lane, spread
+from softcheck.run.probing import planned_calls
 from softcheck.run.record import Keeping, Kept, Record, SearchRecord, header_of
-from softcheck.run.session import CaseMeasurement, Session
+from softcheck.run.session import Session
 from softcheck.run.stages import Standings, cases_and_probes, load
 from softcheck.speed.samples import ShapeSamples
-from softcheck.variants.declaration import Declaration
 from softcheck.variants.recognised import Recognised
 
 
@@ -52,9 +53,9 @@ def check(
         raise
     session.on_fact = partial(_keep_fact, record, events)
     try:
-        apart = load(session, run, events, record)
+        load(session, run, events, record)
         _note_that_pairs_need_a_gpu(run)
-        cases_and_probes(session, run, events, record, apart=apart)
+        cases_and_probes(session, run, events, record)
         _generate(session, run, events, record)
         _note_given_up(session, run)
         _time(session, run, events, record)
@@ -80,6 +81,30 @@ def check(
         _sort(run)
         run.seconds = time.monotonic() - begun
     return run
+
+
+def planned(options: RunOptions, events: Events) -> list[str]:
+    """Returns lines on the cases and calls that a check would make of each variant, and why a variant has none.
+
+    Raises SoftcheckError for a fault of a probe. A variant is loaded, and called a few times by the probe ``meetings``, whose axes
+    depend on the function.
+    """
+    lines: list[str] = []
+    with contextlib.closing(Session(options.device, jobs=1, seconds_per_call=options.seconds_per_call)) as session:
+        for name in options.variants:
+            events.stage(f"planning {name}")
+            declaration = session.load(name, options.dtypes)
+            if isinstance(declaration, str):
+                lines.append(f"{name}: {declaration}")
+                continue
+            for dtype in (each for each in options.dtypes if each in declaration.dtypes):
+                calls = {probe: planned_calls(session, options.task(name, dtype, probe)) for probe in options.probes}
+                counted = ", ".join(f"{probe} {len(made)}" for probe, made in calls.items() if made) or "none"
+                cases = len(covered(options.cases, declaration, dtype))
+                lines.append(f"{name}, {dtype}: {cases} cases; trials and calls by probe: {counted}")
+                for probe, made in calls.items():
+                    lines += [f"  {probe}", *(f"    {call}" for call in made)] if made else []
+    return lines
 
 
 def _keep_fact(record: Record, events: Events, variant: str, fact: Recognised) -> None:
@@ -176,12 +201,6 @@ def _generate(session: Session, run: Run, events: Events, record: Record) -> Non
             continue
         before = len(run.results)
 
-        def is_failure(result: CaseMeasurement, dtype: str = dtype, declaration: Declaration = declaration) -> bool:
-            return any(
-                declaration.explanation(violation, result.case.id, dtype, run.ready.backend) is None
-                for violation in result.measurement.violations
-            )
-
         found = generate(
             session,
             name,
@@ -189,7 +208,6 @@ def _generate(session: Session, run: Run, events: Events, record: Record) -> Non
             examples=run.options.generate,
             seed=run.options.seed,
             declaration=declaration,
-            is_failure=is_failure,
             on_result=run.results.append,
         )
         run.generated.append(found)

@@ -5,7 +5,6 @@ import fcntl
 import math
 import os
 import tempfile
-import threading
 from pathlib import Path
 
 
@@ -20,24 +19,18 @@ class Share:
     def __init__(self, folder: Path | None = None) -> None:
         """Registers this report. If no file can be made or locked in the folder, this report counts as the only one."""
         self._folder = folder or default_folder()
-        self._lock = threading.Lock()
-        self._file: int | None = None
+        self._left = contextlib.ExitStack()
         with contextlib.suppress(OSError):
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            self._file, name = tempfile.mkstemp(dir=self._folder)
-            self._path = Path(name)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file = self._left.enter_context(tempfile.NamedTemporaryFile(dir=self._folder))  # noqa: SIM115 - its context is
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def reports(self) -> int:
         """Returns the number of reports that run now, this one included. Removes the files of killed reports."""
-        if self._file is None:
+        try:
+            return max(1, sum(map(_is_running, self._folder.iterdir())))
+        except OSError:
             return 1
-        count = 1
-        with contextlib.suppress(OSError):
-            for other in self._folder.iterdir():
-                if other != self._path:
-                    count += _is_running(other)
-        return count
 
     def of(self, jobs: int) -> int:
         """The number of jobs, of ``jobs``, that this report may run at once."""
@@ -45,11 +38,7 @@ class Share:
 
     def leave(self) -> None:
         """Leaves the cores to the other reports. Safe to call twice."""
-        with self._lock:
-            if self._file is not None:
-                self._path.unlink(missing_ok=True)
-                os.close(self._file)
-                self._file = None
+        self._left.close()
 
 
 def _is_running(path: Path) -> bool:

@@ -1,22 +1,25 @@
 """Judgement of a whole domain in parts. Each part is journalled once measured, so that a killed run can be resumed."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from softcheck.cases.exhaustive import Domain
+from oracles.formats import FORMATS
+from softcheck.cases.exhaustive import Domain, domain
 from softcheck.contract import FindingKind
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.judge.measurement import Measurement, merge
-from softcheck.run.fingerprint import changed
-from softcheck.run.journal import Journal
+from softcheck.probes.registry import Effort
+from softcheck.run.journal import Journal, changed
 from softcheck.run.patience import MOST_DEATHS, Over
+from softcheck.run.pool import Job
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Backend, Declaration
+from softcheck.variants.forms import names_in
 from softcheck.variants.recognised import Recognised
 
 ROWS_AT_ONCE = {"interpreter": 2**10, "cuda": 2**26}
@@ -276,7 +279,14 @@ def _measured(
         if not on_gpu:
             return session.run_domain(variant, domain, start, count)
         with session.on_one_device() as own:
-            return own.run_domain(variant, domain, start, count, at_once=_most_at_once(session))
+            most = _most_at_once(session)
+            while True:
+                try:
+                    return own.run_domain(variant, domain, start, count, at_once=most)
+                except TooLittleMemoryError:
+                    if most <= _LEAST_PART:
+                        raise
+                    most //= 2
 
     # One process keeps a GPU busy; a second would only halve the memory.
     pool = ThreadPoolExecutor(session.places if on_gpu else session.jobs)
@@ -289,3 +299,51 @@ def _measured(
     finally:
         # Ctrl-C must not wait for parts that no one will read.
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+_SECONDS = 120.0
+"""Seconds per variant and dtype that only what hangs, or is very slow, uses up."""
+
+AT_ONCE = 2
+"""Domains judged at once on each device, so that while one computes on the host the other has the GPU."""
+
+
+def wanted(declaration: Declaration, dtypes: Sequence[str], effort: Effort = "normal") -> list[Domain]:
+    """The pairs of each 16-bit dtype that a variant declares, if it declares rows of two columns: all of them for ``thorough``, else one in 16.
+
+    There are none where the numpy judge would take hours, where an answer has a hundred parts, and where each row is a call of its own.
+    """
+    computed = declaration.computed
+    is_of_rows = computed.matrix is not None or "x1" in names_in(declaration.call)
+    if not computed.is_judged_on_device or computed.parts is not None or is_of_rows:
+        return []
+    return [
+        domain(dtype, 2, spread=effort != "thorough")
+        for dtype in dtypes
+        if FORMATS[dtype].width == 16 and dtype in declaration.dtypes and (declaration.column_limit(dtype) or 2) >= 2
+    ]
+
+
+def pairs_job(
+    session: Session, variant: str, declaration: Declaration, pairs: Domain, place: int = 0
+) -> Job[Exhausted]:
+    """Returns a job that judges pairs on the device at a place; none of a variant that was given up.
+
+    What could not be judged to its end raises after the result up to there.
+    """
+    name = f"{variant}, every pair of {pairs.dtype} patterns"
+
+    def work(emit: Callable[[Exhausted], None]) -> None:
+        if session.patience.over(variant, pairs.dtype) is not None:
+            return
+        try:
+            found = exhaust_within(session.at(place), variant, declaration, pairs, _SECONDS)
+        except SoftcheckError as error:
+            raise SoftcheckError(f"{name}: {error}") from None
+        emit(found)
+        if found.ended is not None and not session.closed:
+            parts = found.ended.parts
+            judged = f"{parts} part{'' if parts == 1 else 's'}, {found.domain.first:,} of {found.domain.total:,} rows"
+            raise SoftcheckError(f"{name}: ended after {judged}: {found.ended.why}")
+
+    return Job(name, work)

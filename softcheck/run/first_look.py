@@ -1,6 +1,7 @@
 """Looks before a whole domain is judged: at adversarial rows, and at whether the order of columns counts. Imports no torch."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,13 +64,10 @@ def look(session: Session, variant: str, declaration: Declaration, domain: Domai
     rows = telling_rows(domain)
     bits = np.concatenate([domain.bits(row, 1) for row in rows])
     case = case_from_bits(bits, domain.dtype, provenance="adversarial rows of a domain", family=GENERATED)
-    own = session.apart()
+    own = copy(session)
     own.patience = Patience(session.patience.most_seconds)
-    try:
-        found = own.run_case(case, [variant], whole=True)
-        limits = around(own, variant, declaration, domain.dtype, found).limits
-    finally:
-        own.rejoin()
+    found = own.run_case(case, [variant], whole=True)
+    limits = around(own, variant, declaration, domain.dtype, found).limits
     if not found:
         return Look(None, tuple(rows))
     in_domain = moved(found[0].measurement, lambda row: rows[row])
@@ -89,7 +87,7 @@ def show_any_order(session: Session, variant: str, declaration: Declaration, dty
         raise UsageError(f"--any-order: {declaration.operation} has other answers for other orders; leave it out")
     request = CompareOrders(variant, dtype, columns, ROWS_IN_ANY_ORDER[session.ready.backend], seed=0)
     try:
-        *_, reply = session.ask(session.take(), request, session.seconds, variant)
+        *_, reply = session.ask(session.take(variant), request, session.seconds, variant)
     except WorkerDiedError as died:
         raise UsageError(f"--any-order: {variant}: {died}; leave it out to judge every row") from None
     assert isinstance(reply, OrdersCompared)

@@ -41,12 +41,12 @@ def generate(
     examples: int,
     seed: int,
     declaration: Declaration,
-    is_failure: Callable[[CaseMeasurement], bool],
+    with_refusals: bool = True,
     on_result: Callable[[CaseMeasurement], None],
 ) -> Generated:
     """Judges a variant on generated cases until one fails or ``examples`` have passed.
 
-    Every judged example reaches ``on_result`` except the steps of shrinking. A failure is the smallest that hypothesis
+    A declared defect is no failure, and without ``with_refusals`` a refusal of a size is none. Every judged example reaches ``on_result`` except the steps of shrinking. A failure is the smallest that hypothesis
     found. Cases stay within the declaration.
     """
     from hypothesis import target
@@ -65,7 +65,11 @@ def generate(
             # The variant has been given up; the findings that led to it are among the results.
             return
         (result,) = results
-        if is_failure(result):
+        if any(
+            (with_refusals or violation.refusal is None)
+            and declaration.explanation(violation, case.id, dtype, session.ready.backend) is None
+            for violation in result.measurement.violations
+        ):
             smallest[:] = [result]
             raise _FoundError
         worst = result.measurement.max_bound_share

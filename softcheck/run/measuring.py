@@ -29,12 +29,12 @@ from softcheck.calling.call import (
 from softcheck.cases.case import PACKED, Case
 from softcheck.cases.exhaustive import Domain, ascending_patterns, domain, spread_numbers, telling_rows
 from softcheck.contract import Violation
-from softcheck.errors import TooLittleMemoryError, UninterpretableError, UsageError
+from softcheck.errors import TooLittleMemoryError, UninterpretableError
 from softcheck.judge import peers as peers_
 from softcheck.judge.by_contract import breaks_bounds, by_contract, judge_call, judge_in_place
 from softcheck.judge.contracts import candidates, contract_of
 from softcheck.judge.judge import judge
-from softcheck.judge.measurement import Measurement, merge, shifted, unmeasured
+from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import Operation
 from softcheck.probes.diagnose import Attempt, diagnose
@@ -42,9 +42,6 @@ from softcheck.probes.poison import nan_filled
 from softcheck.run.protocol import CompareOrders, OrdersCompared, Reply, RunDomain, Started, TryWidth, WidthTried
 from softcheck.toolchain.compile_seconds import METER
 from softcheck.variants.registry import LoadedVariant
-
-_FEWEST_ROWS = 2**16
-"""Rows for which the judge must have memory on any device."""
 
 
 class Measuring:
@@ -70,14 +67,15 @@ class Measuring:
         if returned.output is None:
             return unmeasured(rows.shape, returned.violations), returned.fatal
         output = returned.output
-        measurement = by_contract(
-            variant,
-            fmt,
-            (rows.shape[0], rows.shape[1]),
-            self._device,
-            lambda contract: self._judge_where_it_is(variant, rows, output, fmt, contract),
-            of_cpu_library=returned.of_cpu_library,
-        )
+        with _memory_needed(f"the device has no memory left to judge {list(rows.shape)} outputs"):
+            measurement = by_contract(
+                variant,
+                fmt,
+                (rows.shape[0], rows.shape[1]),
+                self._device,
+                lambda contract: judge_in_place(variant, rows, output, fmt, contract),
+                of_cpu_library=returned.of_cpu_library,
+            )
         return _with(measurement, returned.violations), returned.fatal
 
     def of_case(
@@ -142,26 +140,6 @@ class Measuring:
         fits = tuple(declared for declared in left if not breaks_bounds(judge_by(declared)))
         self._candidates[variant.name, fmt.name] = fits
         return fits
-
-    def _judge_where_it_is(
-        self, variant: LoadedVariant, rows: torch.Tensor, output: torch.Tensor, fmt: Format, contract: Arithmetic
-    ) -> Measurement:
-        """Judges on the device, in halves if memory does not suffice for all rows.
-
-        Raises UsageError if memory does not suffice for a few rows.
-        """
-        try:
-            return judge_in_place(variant, rows, output, fmt, contract)
-        except torch.OutOfMemoryError as error:
-            if len(rows) < 2 * _FEWEST_ROWS:
-                raise UsageError(
-                    f"the device has no memory left to judge {list(rows.shape)} outputs: {error}"
-                ) from None
-        # Not in the handler: the exception there holds the memory that the failed call had taken.
-        half = len(rows) // 2
-        first = self._judge_where_it_is(variant, rows[:half], output[:half], fmt, contract)
-        second = self._judge_where_it_is(variant, rows[half:], output[half:], fmt, contract)
-        return merge([first, shifted(second, half)])
 
 
 def _with_torch(measurement: Measurement, operation: Operation, placed: Placed, output: Bits) -> Measurement:

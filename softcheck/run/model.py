@@ -56,6 +56,18 @@ class RunOptions:
     peers: bool = False
     """True if the verdicts of usual rules on each case's output are measured too."""
 
+    def task(self, variant: str, dtype: str, probe: str, time_share: float = 1.0) -> ProbeTask:
+        """One probe of this check."""
+        return ProbeTask(
+            variant=variant,
+            dtype=dtype,
+            probe=probe,
+            effort=self.effort,
+            axis=self.axis,
+            seed=self.seed,
+            time_share=time_share,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenUp:

@@ -20,12 +20,6 @@ follow."""
 HANG_SECONDS = 60.0
 """Seconds in all that a variant may take without an answer. A single call that may take longer raises this limit."""
 
-_ANSWERS = 5
-"""Answers after which a variant's calls are known well enough to foresee how long further calls take."""
-
-_TIMES = 50.0
-_LEAST_SECONDS = 15.0
-
 _ALMOST = 0.9
 """Share of its seconds after which a variant is given up: the rest is too little for another call."""
 
@@ -49,8 +43,6 @@ class Patience:
         self._hung: dict[str, tuple[float, float]] = {}
         """Seconds without an answer by variant, and the time up to which they are counted. Overlapping hangs count
         once."""
-        self._slowest: dict[str, tuple[int, float, int]] = {}
-        """Answers, seconds of the slowest, and elements of the largest input, by variant."""
         self._alive: set[tuple[str, str]] = set()
         self._dead: set[tuple[str, str]] = set()
         """Variants given up for good, whatever a call still under way returns: calls were left out by then."""
@@ -82,12 +74,6 @@ class Patience:
             spent, until = self._hung.get(variant, (0.0, -math.inf))
             self._hung[variant] = spent + now - max(until, now - seconds), now
 
-    def answered(self, variant: str, elements: int, seconds: float) -> None:
-        """Records the seconds of a call that answered."""
-        with self._lock:
-            count, slowest, largest = self._slowest.get(variant, (0, 0.0, 1))
-            self._slowest[variant] = count + 1, max(slowest, seconds), max(largest, elements)
-
     def left(self, variant: str, most: float) -> float:
         """Seconds that a call may take: the lesser of ``most`` and the seconds that the variant may still hang.
 
@@ -95,18 +81,6 @@ class Patience:
         """
         with self._lock:
             return max(1.0, min(most, self.most_seconds - self._hung.get(variant, (0.0, 0.0))[0]))
-
-    def foreseen(self, variant: str, elements: int | None, most: float) -> float:
-        """Seconds after which a call is first taken to hang: many times the slowest answer, and at most ``most``.
-
-        The call is then repeated with all the time that it may take. ``elements`` is the size of its input, None if
-        unknown.
-        """
-        with self._lock:
-            count, slowest, largest = self._slowest.get(variant, (0, 0.0, 1))
-        if count < _ANSWERS or elements is None:
-            return most
-        return min(most, max(_LEAST_SECONDS, _TIMES * slowest * max(1.0, elements / largest)))
 
     def over(self, variant: str, dtype: str) -> Over | None:
         """Returns the reason why the variant is called no more in this dtype, or None."""

@@ -8,7 +8,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, Self, TypeVar
 
 from softcheck.errors import SoftcheckError
@@ -47,10 +47,11 @@ class Devices(Protocol):
 
 @dataclass(slots=True)
 class _Shared:
-    """State shared by a pool and the pools set apart from it. ``lock`` guards it and the lists of idle workers."""
+    """State shared by a pool and its parts at one place each. ``lock`` guards it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     workers: set[Worker] = field(default_factory=set)
+    idle: list[Worker] = field(default_factory=list)
     closed: bool = False
     has_jobs: Callable[[], bool] = lambda: False
     """True if jobs wait for a worker."""
@@ -86,8 +87,6 @@ class Pool:
         """Seconds that one call may take."""
         self._share = Share() if jobs is None and devices is None else None
         self._shared = _Shared()
-        self._idle: list[Worker] = []
-        self._lender: Pool | None = None
         self.patience = Patience(max(HANG_SECONDS, seconds_per_call))
         self.blames = Blames()
         self.widths = Widths(compile_seconds)
@@ -106,7 +105,7 @@ class Pool:
             worker.facts = self.facts
         self.ready: Ready = first[0].ready
         self._shared.workers.update(first)
-        self._idle += first
+        self._shared.idle += first
         self.places = 1 if devices is None else devices.places
         """Number of devices."""
         for place in range(self.places):
@@ -137,43 +136,25 @@ class Pool:
             return None
         return self.widths.limit(self, variant, dtype, columns)
 
-    def waits(self, variant: str, elements: int | None = None) -> Waits:
-        """Seconds that a call of the variant may take now; ``elements`` is the size of its input, if known."""
-        left = self.patience.left(variant, self.seconds)
-        calling = min(left, self.patience.foreseen(variant, elements, self.seconds))
-        general = waits(self.seconds)
-        preparing = min(general.preparing, self.patience.left(variant, general.preparing))
-        return Waits(calling=calling, preparing=preparing, own=general.own, is_early=calling < left)
+    def waits(self, variant: str) -> Waits:
+        """Seconds that a call of the variant may take now."""
+        general, left = waits(self.seconds), self.patience.left
+        return replace(general, calling=left(variant, self.seconds), preparing=left(variant, general.preparing))
 
-    def apart(self, place: int | None = None) -> Self:
-        """Returns a pool with dedicated workers, so that a variant's slow first call is made once in each of them.
-
-        The new pool takes its first workers from this pool. Workers given back to the new pool serve nothing else
-        before ``rejoin``. All of its workers are at ``place`` if one is given.
-        """
+    def at(self, place: int) -> Self:
+        """Returns the part of the pool whose workers are all at a place."""
         other = copy.copy(self)
-        other._idle = []  # noqa: SLF001 - its own kind
-        other._lender = self  # noqa: SLF001
-        other._place = self._place if place is None else place  # noqa: SLF001
+        other._place = place  # noqa: SLF001 - its own kind
         return other
 
     @contextlib.contextmanager
     def on_one_device(self) -> Iterator[Self]:
         """A pool on one device that no other caller of this method has meanwhile. Waits for a device."""
         place = self._shared.free.get()
-        own = self.apart(place)
         try:
-            yield own
+            yield self.at(place)
         finally:
-            own.rejoin()
             self._shared.free.put(place)
-
-    def rejoin(self) -> None:
-        """Hands the idle workers back to the pool that this one was set apart from."""
-        if self._lender is not None:
-            with self._shared.lock:
-                self._lender._idle += self._idle  # noqa: SLF001
-                self._idle.clear()
 
     def close(self) -> None:
         """Ends every worker. Safe to call twice and from a signal's aftermath."""
@@ -181,7 +162,7 @@ class Pool:
             self._shared.closed = True
             workers = list(self._shared.workers)
             self._shared.workers.clear()
-            self._idle.clear()
+            self._shared.idle.clear()
         if self._share is not None:
             self._share.leave()
         _close_all(workers)
@@ -200,36 +181,32 @@ class Pool:
     def _fair(self, jobs: int) -> int:
         return jobs if self._share is None else self._share.of(jobs)
 
-    def take(self, *, fresh: bool = False) -> Worker:
-        """Returns a worker for one request; with ``fresh``, a new one in which nothing has run yet."""
+    def take(self, variant: str | None = None, *, fresh: bool = False, check_heap: bool = False) -> Worker:
+        """Returns a worker for one request, first one that has served the variant; with ``fresh``, a new one in which nothing has run yet.
+
+        With ``check_heap``, glibc checks the heap of a fresh one.
+        Workers that have served a variant whose first call is slow are left to it as far as there are others.
+        """
         with self._shared.lock:
             self.refuse_if_closed()
-            for idle in () if fresh else self._idle_lists():
-                for worker in reversed(idle):
-                    if self._place in (None, worker.place):
-                        idle.remove(worker)
-                        return worker
-        return self._added(self._new_worker())
-
-    def _idle_lists(self) -> list[list[Worker]]:
-        """The pool's own idle workers, and those that it may borrow."""
-        return [self._idle] if self._lender is None else [self._idle, self._lender._idle]  # noqa: SLF001 - its own kind
+            idle = [] if fresh else [w for w in reversed(self._shared.idle) if self._place in (None, w.place)]
+            if idle:
+                worker = max(idle, key=lambda w: (variant in w.served, not w.served & self.slow))
+                self._shared.idle.remove(worker)
+                return worker
+        return self._added(self._new_worker(check_heap=check_heap))
 
     def spare(self) -> Worker | None:
         """Returns an idle worker for one request where no job waits for one, and None otherwise."""
         with self._shared.lock:
-            if self.closed or self._shared.has_jobs() or not self._idle or self._place is not None:
+            if self.closed or self._shared.has_jobs() or not self._shared.idle or self._place is not None:
                 return None
-            return self._idle.pop()
-
-    def take_checked(self) -> Worker:
-        """Returns a new worker whose heap glibc checks. It is for one purpose: end it with ``retire``."""
-        return self._added(self._new_worker(check_heap=True))
+            return self._shared.idle.pop()
 
     def give(self, worker: Worker) -> None:
         """Takes back a worker whose request is finished."""
         with self._shared.lock:
-            self._idle.append(worker)
+            self._shared.idle.append(worker)
 
     def retire(self, worker: Worker) -> None:
         """Ends a worker that has answered but can't continue."""
@@ -243,13 +220,11 @@ class Pool:
         Each worker holds memory of the device, which a timing needs for itself.
         """
         with self._shared.lock:
-            idle = [worker for workers in self._idle_lists() for worker in workers]
-            best: dict[int, Worker] = {}
-            for worker in sorted(idle, key=lambda worker: (len(worker.served & self.slow), len(worker.served))):
-                best[worker.place] = worker
-            retired = [w for w in idle if w is not best[w.place] and self._place in (None, w.place)]
-            for workers in self._idle_lists():
-                workers[:] = [worker for worker in workers if worker not in retired]
+            idle = [worker for worker in self._shared.idle if self._place in (None, worker.place)]
+            idle.sort(key=lambda worker: (len(worker.served & self.slow), len(worker.served)))
+            best = {worker.place: worker for worker in idle}
+            retired = [worker for worker in idle if worker is not best[worker.place]]
+            self._shared.idle = [worker for worker in self._shared.idle if worker not in retired]
             self._shared.workers.difference_update(retired)
         _close_all(retired)
 
@@ -344,51 +319,39 @@ class Lane(Generic[Item_co]):
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """The end of a job of a lane, with the message of its error if it raised one."""
-
-    lane: int
-    error: str | None
-
-
 def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], None], progress: Progress) -> list[str]:
     """Runs every job in a thread of its own, ``pool.jobs`` at once; items reach ``deliver`` in the calling thread as they come.
 
     The next job comes from the first lane that may begin one. Returns one message per job that raised.
     """
-    events: queue.SimpleQueue[tuple[Item] | _Ended] = queue.SimpleQueue()
+    events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
     waiting, running = [collections.deque(lane.jobs) for lane in lanes], [0] * len(lanes)
     pool.begin_jobs(lambda: any(waiting))
     total, errors = sum(len(lane.jobs) for lane in lanes), list[str]()
+
+    def work(number: int, job: Job[Item]) -> None:
+        error = None
+        try:
+            job.work(lambda item: events.put(lambda: deliver(item)))
+        except SoftcheckError as raised:
+            error = str(raised)
+        except Exception as raised:  # noqa: BLE001 - a silent thread would leave the main thread waiting for ever
+            error = f"{job.name}: internal error: {raised!r}"
+        events.put(lambda: ended(number, error))
+
+    def ended(number: int, error: str | None) -> None:
+        running[number] -= 1
+        errors.extend([] if error is None else [error])
+        progress(total - sum(len(jobs) for jobs in waiting) - sum(running), total)
+
     while any(waiting) or any(running):
         for number, lane in enumerate(lanes):
             while waiting[number] and running[number] < lane.most:
                 if sum(running) >= pool.jobs or not pool.may_begin(sum(running)):
                     break
                 running[number] += 1
-                arguments = (number, waiting[number].popleft(), events)
-                threading.Thread(target=_work, args=arguments, daemon=True).start()
-        try:
-            # Other reports may leave cores to this one.
-            event = events.get(timeout=_TURN_SECONDS if any(waiting) else None)
-        except queue.Empty:
-            continue
-        if not isinstance(event, _Ended):
-            deliver(event[0])
-            continue
-        running[event.lane] -= 1
-        errors += [] if event.error is None else [event.error]
-        progress(total - sum(len(jobs) for jobs in waiting) - sum(running), total)
+                threading.Thread(target=work, args=(number, waiting[number].popleft()), daemon=True).start()
+        # Other reports may leave cores to this one.
+        with contextlib.suppress(queue.Empty):
+            events.get(timeout=_TURN_SECONDS if any(waiting) else None)()
     return errors
-
-
-def _work(lane: int, job: Job[Item], events: "queue.SimpleQueue[tuple[Item] | _Ended]") -> None:
-    error = None
-    try:
-        job.work(lambda item: events.put((item,)))
-    except SoftcheckError as raised:
-        error = str(raised)
-    except Exception as raised:  # noqa: BLE001 - a silent thread would leave the main thread waiting for ever
-        error = f"{job.name}: internal error: {raised!r}"
-    events.put(_Ended(lane, error))

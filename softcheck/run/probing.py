@@ -8,16 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from oracles.formats import FORMATS
 from softcheck.errors import SoftcheckError
 from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.registry import EXCLUSIVE, HEAVY, SPREAD, WIDE, WIDEST
+from softcheck.probes.registry import SPREAD, WIDE, WIDEST
 from softcheck.run.again import Sighting, again, made, unshown
 from softcheck.run.blame import lay_idle
 from softcheck.run.calls import Answer, in_trial
 from softcheck.run.pool import Job, Pool
-from softcheck.run.process import DeviceRuinedError, Worker, WorkerDiedError
-from softcheck.run.protocol import Probed, ProbePlanned, ProbeTask, Ready, RunProbe, TrialDone
+from softcheck.run.process import Worker, WorkerDiedError
+from softcheck.run.protocol import Probed, ProbePlanned, ProbeTask, RunProbe, TrialDone
 from softcheck.run.session import death
 from softcheck.variants.declaration import Backend
 
@@ -78,13 +77,13 @@ def run_probe(
     with ThreadPoolExecutor(max_workers=max(1, helpers)) as threads:
         helping = [threads.submit(_help, pool, trials) for _ in range(helpers)]
         try:
-            trials.make_all(pool.take)
+            trials.make_all(lambda: pool.take(task.variant))
         finally:
             trials.is_over = True
         for helper in helping:
             helper.result()
     # What a helper had begun for which there was no worker.
-    trials.make_all(pool.take)
+    trials.make_all(lambda: pool.take(task.variant))
     conclusion = trials.concluded()
     return ProbeResult(
         task=task,
@@ -118,7 +117,7 @@ def _widest(pool: Pool, task: ProbeTask) -> int | None:
 
 def _outcome_alone(answer: Answer | WorkerDiedError) -> Outcome:
     """The outcome of a trial that was made alone: its answer, or the end of that process."""
-    told = answer.reply if isinstance(answer, DeviceRuinedError) else answer
+    told = answer.reply if isinstance(answer, WorkerDiedError) else answer
     if isinstance(told, TrialDone):
         return told.outcome
     assert isinstance(answer, WorkerDiedError)
@@ -140,29 +139,6 @@ def probe_job(
             emit(found)
 
     return Job(str(task), work)
-
-
-def is_exclusive(task: ProbeTask, ready: Ready) -> bool:
-    """True if a probe takes so much of a GPU's memory that no other exclusive probe may run beside it."""
-    return ready.backend == "cuda" and task.probe in EXCLUSIVE
-
-
-def is_heavy(task: ProbeTask, ready: Ready) -> bool:
-    """True if a probe keeps a GPU busy, so that few of them run at once."""
-    return ready.backend == "cuda" and task.probe in HEAVY
-
-
-def needs_the_device(task: ProbeTask, ready: Ready) -> bool:
-    """True if a probe takes so much of a GPU's memory that nothing else may run beside it."""
-    if not is_exclusive(task, ready):
-        return False
-    needed = EXCLUSIVE[task.probe] * FORMATS[task.dtype].itemsize
-    return ready.memory_bytes is None or _TIMES * needed > ready.memory_bytes
-
-
-_TIMES = 3
-"""Multiple of a probe's memory that a GPU needs: once for the probe, once for other jobs and contexts, once to
-spare."""
 
 
 class _Trials:
@@ -255,7 +231,7 @@ class _Trials:
         """Returns the reply of one kind to a request that makes no trial."""
         pool, found = self._pool, None
         while found is None:
-            worker = pool.take()
+            worker = pool.take(self.task.variant)
             try:
                 for reply in pool.ask(worker, request, lambda: pool.waits(self.task.variant), str(self.task)):
                     found = reply if isinstance(reply, kind) else found

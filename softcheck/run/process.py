@@ -11,11 +11,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -62,42 +62,22 @@ _LONGER = 1.2
 """Multiple of its limit from which on a wait is told to be longer for the machine's load."""
 
 
+@dataclass(eq=False)
 class WorkerDiedError(SoftcheckError):
     """Raised if the worker process ended, or was ended, in the middle of a request."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        timed_out: bool = False,
-        waited: float = 0.0,
-        was_preparing: bool = False,
-        is_early: bool = False,
-        is_of_host: bool = False,
-    ) -> None:
-        super().__init__(message)
-        self.timed_out = timed_out
-        self.waited = waited
-        """Seconds waited until the timeout; 0 if there was none."""
-        self.was_preparing = was_preparing
-        """True if the timeout came during an import, a compilation, or a first call, which may do either."""
-        self.is_early = is_early
-        """True if the call was given less time than a slow call may need."""
-        self.is_of_host = is_of_host
-        """True if all processes of the device ended with it, so that another's call may be the cause."""
-
-
-class DeviceRuinedError(WorkerDiedError):
-    """The device can't be used any more in a worker's process, though the process itself still answered."""
-
-    def __init__(self, message: str, reply: Measured | TrialDone) -> None:
-        super().__init__(message)
-        self.reply = reply
-        """The last answer. It tells more of the crash than the message does, such as the sizes of the trial."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Lets a host of a cluster send it."""
-        return type(self), (str(self), self.reply)
+    message: str
+    _: KW_ONLY
+    timed_out: bool = False
+    waited: float = 0.0
+    """Seconds waited until the timeout; 0 if there was none."""
+    was_preparing: bool = False
+    """True if the timeout came during an import, a compilation, or a first call, which may do either."""
+    is_of_host: bool = False
+    """True if all processes of the device ended with it, so that another's call may be the cause."""
+    reply: Measured | TrialDone | None = None
+    """The last answer of a process that still answered, but can't use its device any more. It tells more of the crash than the
+    message does, such as the sizes of the trial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +87,6 @@ class Waits:
     calling: float
     preparing: float
     own: float = OWN_SECONDS
-    is_early: bool = False
-    """True if a call may need more than ``calling`` and is given more time when it is repeated."""
 
     def of(self, phase: Phase) -> float:
         """The seconds of a phase."""
@@ -182,7 +160,7 @@ class Worker:
         """Sends a request and yields the replies to it, of which the last is one of ``LAST`` or fatal.
 
         ``seconds`` limits each call, or is a function that returns new limits before each reply. Raises WorkerDiedError
-        if the process ends or a limit passes; the process is then dead. Raises DeviceRuinedError in place of a reply
+        if the process ends or a limit passes; the process is then dead. Raises it in place of a reply
         that reports a crash which the process outlived but can't continue after, as an illegal access on a GPU ends.
         """
         limits = waits(seconds) if isinstance(seconds, int | float) else None
@@ -244,11 +222,11 @@ class Worker:
                 return
             passed = time.monotonic() - since
             if passed >= limit * busy() and activity.state_in(self._activity) == seen:
-                raise self._timed_out(seen[1], passed, limit, is_early=limits.is_early)
+                raise self._timed_out(seen[1], passed, limit)
             if passed >= limit:
                 time.sleep(0.05)
 
-    def _timed_out(self, phase: Phase, waited: float, limit: float, *, is_early: bool) -> WorkerDiedError:
+    def _timed_out(self, phase: Phase, waited: float, limit: float) -> WorkerDiedError:
         self.close()
         is_preparing = phase is Phase.PREPARING
         where = " while it was imported or first called or a kernel was compiled" if is_preparing else ""
@@ -258,7 +236,6 @@ class Worker:
             timed_out=True,
             waited=waited,
             was_preparing=is_preparing,
-            is_early=is_early and phase is Phase.CALLING,
         )
 
     def _died(self) -> WorkerDiedError:
@@ -295,7 +272,7 @@ def named_in(request: Request) -> tuple[str, ...]:
 def _refuse_ruin(reply: Measured | TrialDone) -> None:
     for violation in reply.result.violations if reply.fatal else ():
         if violation.kind is FindingKind.CRASH:
-            raise DeviceRuinedError(violation.message.removesuffix("; expected an output"), reply)
+            raise WorkerDiedError(violation.message.removesuffix("; expected an output"), reply=reply)
 
 
 _HEAP_CHECKER = "libc_malloc_debug.so.0"

@@ -16,9 +16,8 @@ from softcheck.judge.measurement import Measurement
 from softcheck.probes.outcome import Outcome
 from softcheck.run.blames import Blame
 from softcheck.run.exhaust import Exhausted
-from softcheck.run.fingerprint import changed, fingerprints
 from softcheck.run.generate import Generated
-from softcheck.run.journal import Journal
+from softcheck.run.journal import Journal, changed, fingerprints
 from softcheck.run.model import RunOptions
 from softcheck.run.patience import Patience
 from softcheck.run.probing import ProbeResult

@@ -3,7 +3,7 @@
 Fewer rows, fewer columns and simpler values are tried as long as the input fails.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -93,15 +93,34 @@ class _Shrinker:
         self.case = candidate
         return True
 
-    def offer_part(self, kept: NDArray[np.int64], axis: int) -> bool:
-        """Offers these rows, or these columns for axis 1."""
-        every = [np.arange(size) for size in self.case.shape]
-        every[axis] = kept
-        return self.offer(self.case.part(*every))
-
     def offer_bits(self, bits: Bits) -> bool:
         """Offers other values in the same places."""
         return self.offer(self.case.with_contents(bits, self.case.layout, self.case.operands))
+
+    def drop(self, axis: int, first: Sequence[int] = ()) -> None:
+        """Drops rows, or columns for axis 1, as delta debugging does: one is kept of ``first``, or a half, or ever smaller runs go."""
+
+        def offer(kept: NDArray[np.int64]) -> bool:
+            every = [np.arange(size) for size in self.case.shape]
+            every[axis] = kept
+            return self.offer(self.case.part(*every))
+
+        if self.case.shape[axis] > 1 and any(offer(np.array([one])) for one in first):
+            return
+        for is_beginning in (True, False):
+            passing, failing = 0, self.case.shape[axis]
+            while failing - passing > 1:
+                middle = (passing + failing) // 2
+                every = np.arange(self.case.shape[axis])
+                fails = offer(every[:middle] if is_beginning else every[-middle:])
+                passing, failing = (passing, middle) if fails else (middle, failing)
+        size = self.case.shape[axis] // 2
+        while size >= 1 and self.left:
+            end = self.case.shape[axis]
+            while end - size >= 0 and self.case.shape[axis] > size:
+                offer(np.delete(np.arange(self.case.shape[axis]), np.s_[end - size : end]))
+                end -= size
+            size //= 2
 
 
 def shrink(case: Case, fails: Fails, *, row: int | None = None) -> Case:
@@ -110,49 +129,16 @@ def shrink(case: Case, fails: Fails, *, row: int | None = None) -> Case:
     ``row`` is the row that is known to fail. ``fails`` must be true of ``case``. The result holds its bits.
     """
     search = _Shrinker(case.with_contents(case.bits(), case.layout, case.operands), fails)
-    for stage in (_pack, lambda s: _drop_rows(s, row), _drop_columns, _simplify_values):
+    last = case.shape[0] - 1
+    for stage in (
+        lambda: search.offer(search.case.with_contents(search.case.bits(), PACKED, search.case.operands)),
+        lambda: search.drop(0, [*([] if row is None or row > last else [row]), 0, last]),
+        lambda: search.drop(1),
+        lambda: _simplify_values(search),
+    ):
         search.left = _BUDGET
-        stage(search)
+        stage()
     return search.case
-
-
-def _pack(search: _Shrinker) -> None:
-    search.offer(search.case.with_contents(search.case.bits(), PACKED, search.case.operands))
-
-
-def _drop_rows(search: _Shrinker, row: int | None) -> None:
-    rows = search.case.shape[0]
-    candidates = [row] if row is not None and row < rows else []
-    if rows > 1 and any(search.offer_part(np.array([r]), 0) for r in (*candidates, 0, rows - 1)):
-        return
-    _drop_chunks(search, axis=0)
-
-
-def _drop_columns(search: _Shrinker) -> None:
-    """Bisects for the shortest failing beginning, then end, then removes runs of columns in between."""
-    for beginning in (True, False):
-        passing, failing = 0, search.case.shape[1]
-        while failing - passing > 1:
-            middle = (passing + failing) // 2
-            columns = np.arange(search.case.shape[1])
-            if search.offer_part(columns[:middle] if beginning else columns[-middle:], 1):
-                failing = middle
-            else:
-                passing = middle
-    _drop_chunks(search, axis=1)
-
-
-def _drop_chunks(search: _Shrinker, axis: int) -> None:
-    """Removes ever smaller runs of rows or columns, from the end, as delta debugging does."""
-    size = search.case.shape[axis] // 2
-    while size >= 1:
-        end = search.case.shape[axis]
-        while end - size >= 0 and search.case.shape[axis] > size:
-            search.offer_part(np.delete(np.arange(search.case.shape[axis]), np.s_[end - size : end]), axis)
-            end -= size
-            if search.left == 0:
-                return
-        size //= 2
 
 
 def _simplify_values(search: _Shrinker) -> None:

@@ -65,7 +65,7 @@ class Session(Pool):
         ``on_first_call`` gets the seconds that its first call in a process took, with all imports and compilations.
         ``fresh`` loads it in a process in which nothing has run yet.
         """
-        worker = self.take(fresh=fresh)
+        worker = self.take(spec, fresh=fresh)
         before = list(worker.calls)
         worker.loaded.add(spec)
         declared: Declaration | None = None
@@ -152,8 +152,6 @@ class Session(Pool):
                 result = CaseMeasurement(name, case, replace(unmeasured(case.shape, ()), skipped=why), 0.0)
             found = result.measurement
             self.patience.count(name, case.dtype, found.violations)
-            if not found.violations and found.skipped is None:
-                self.patience.answered(name, case.shape[0] * case.shape[1], result.seconds)
             results.append(result)
             on_result(result)
         return results
@@ -162,7 +160,7 @@ class Session(Pool):
         case, variant = request.case, request.variant
         rows, columns = case.shape
         call = Call(variant, case.dtype, case.id, request)
-        answer = self._answer(call, lambda: self.waits(variant, rows * columns), f"case {case.id}")
+        answer = self._answer(call, lambda: self.waits(variant), f"case {case.id}")
         if isinstance(answer, Measured):
             return CaseMeasurement(variant, case, answer.measurement, answer.seconds)
         shape = min(rows, request.first_rows or rows), columns
@@ -188,7 +186,7 @@ class Session(Pool):
 
     def _answer(self, call: Call, seconds: Limit, name: str) -> Measured | WorkerDiedError:
         """The answer to a call, or that of the same call alone where it ends its worker or a finding does not show again."""
-        answer, seen = made(self, self.take(), call, seconds, name)
+        answer, seen = made(self, self.take(call.variant), call, seconds, name)
         while answer is None:
             answer, seen = made(self, self.take(fresh=True), call, seconds, name)
         if seen is not None and not isinstance(answer, WorkerDiedError):

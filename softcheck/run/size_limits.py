@@ -2,20 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import get_args
 
 from oracles.formats import FORMATS
 from softcheck.cases.case import GENERATED, PACKED, Case, digest
 from softcheck.cases.recipe import Recipe, Uniform
 from softcheck.contract import FindingKind, Refusal, Violation
+from softcheck.facts import Measure
 from softcheck.run.plan import left_out
 from softcheck.run.probing import ProbeResult
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
-
-Measure = Literal["columns", "rows", "elements"]
-
-_MEASURES: tuple[Measure, ...] = ("columns", "rows", "elements")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +63,9 @@ def size_limits(results: Sequence[CaseMeasurement], probed: Sequence[ProbeResult
     ]
     refused = violations_of(results, probed)
     found = [_limit(alike, answered) for alike in _by_reason(refused)]
-    empties = {v.refusal.kind: v.refusal for v in reversed(refused) if _refuses_nothing(v) and v.refusal is not None}
-    found += [
-        SizeLimit(measure=None, answered=0, refused=0, first=first, kind=FindingKind.EMPTY_REFUSED)
-        for first in empties.values()
-    ]
+    is_empty = FindingKind.EMPTY_REFUSED
+    empties = {v.refusal.kind: v.refusal for v in reversed(refused) if v.kind is is_empty and v.refusal is not None}
+    found += [SizeLimit(measure=None, answered=0, refused=0, first=first, kind=is_empty) for first in empties.values()]
     return [limit for limit in found if limit is not None]
 
 
@@ -92,8 +87,7 @@ def _by_reason(violations: Sequence[Violation]) -> list[list[Refusal]]:
 
 
 def _limit(refusals: Sequence[Refusal], answered: Sequence[tuple[int, int]]) -> SizeLimit | None:
-    for measure in _MEASURES:
-        at = _MEASURES.index(measure)
+    for at, measure in enumerate(get_args(Measure)):
         sizes = [(columns, rows, rows * columns)[at] for rows, columns in answered]
         # Of a sweep, the largest size that was answered, if the sweep is over that measure.
         sizes += [
@@ -116,10 +110,6 @@ def _size(of: Refusal, measure: Measure) -> int:
 
 def _is_empty(refusal: Refusal) -> bool:
     return 0 in (refusal.rows, refusal.columns)
-
-
-def _refuses_nothing(violation: Violation) -> bool:
-    return violation.kind is FindingKind.EMPTY_REFUSED
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,85 +1,57 @@
 """Stages of a check that keep every worker busy: loading variants, then cases and probes. Imports no torch."""
 
-import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.registry import LONG
-from softcheck.run.every_pair import AT_ONCE, pairs_job, wanted
-from softcheck.run.exhaust import Exhausted
+from softcheck.probes.registry import EXCLUSIVE, HEAVY, LONG
+from softcheck.run.exhaust import AT_ONCE, Exhausted, pairs_job, wanted
 from softcheck.run.model import Events, FirstFinding, Run, RunOptions, Standing
 from softcheck.run.patience import Over
 from softcheck.run.plan import covered, left_out, plan, scouts
 from softcheck.run.pool import Job, Lane, spread
-from softcheck.run.probing import (
-    ProbeResult,
-    is_exclusive,
-    is_heavy,
-    needs_the_device,
-    probe_job,
-    time_share,
-)
+from softcheck.run.probing import ProbeResult, probe_job, time_share
 from softcheck.run.protocol import ProbeTask
 from softcheck.run.record import Kept, Record
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
 
 SLOW = 3.0
-"""Seconds of a variant's first call in a process (imports, torch.compile) beyond which the variant gets dedicated
-workers, at most half the pool. Any other worker would have to make that slow first call too."""
+"""Seconds of a variant's first call in a process (imports, torch.compile) beyond which the variant keeps to its share of the
+workers: any other worker would have to make that slow first call too."""
 
 
 _HEAVY_AT_ONCE = 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """The result of loading a variant: declaration or refusal, and its dedicated workers if it has any."""
-
-    spec: str
-    found: Declaration | str
-    is_slow: bool
-    apart: Session | None
-
-
-def load(session: Session, run: Run, events: Events, record: Record) -> dict[str, Session]:
-    """Loads all variants and runs each one's scouts, which show whether it can be called before it costs more workers.
-
-    Returns the session with the dedicated workers for each variant that has them. At most half of the workers are dedicated.
-    """
+def load(session: Session, run: Run, events: Events, record: Record) -> None:
+    """Loads all variants and runs each one's scouts, which show whether it can be called before it costs more workers."""
     events.stage("loading variants")
     specs = run.options.variants
     run.results.extend(record.results.values())
-    apart: dict[str, Session] = {}
 
-    def deliver(item: _Loaded | CaseMeasurement) -> None:
+    def deliver(item: tuple[str, Declaration | str] | CaseMeasurement) -> None:
         if isinstance(item, CaseMeasurement):
             _keep(item, run, record, standings)
-        elif isinstance(item.found, str):
-            run.refused[item.spec] = item.found
-        else:
-            run.declarations[item.spec] = item.found
-            if item.apart is not None:
-                apart[item.spec] = item.apart
-            if item.is_slow:
-                session.slow.add(item.spec)
-            for dtype in (d for d in run.options.dtypes if d in item.found.dtypes):
-                if (over := session.patience.over(item.spec, dtype)) is not None:
-                    standings.add_given_up(item.spec, dtype, over)
+            return
+        spec, found = item
+        if isinstance(found, str):
+            run.refused[spec] = found
+            return
+        run.declarations[spec] = found
+        for dtype in (each for each in run.options.dtypes if each in found.dtypes):
+            if (over := session.patience.over(spec, dtype)) is not None:
+                standings.add_given_up(spec, dtype, over)
 
     standings = Standings(run, events)
-    places = threading.Semaphore(session.jobs // 2)
     try:
-        jobs = [_loading(session, spec, run, record, places) for spec in specs]
+        jobs = [_loading(session, spec, run, record) for spec in specs]
         run.errors.extend(spread(session, [Lane(jobs, session.jobs)], deliver, events.progress))
     finally:
         # Restores the order in which the variants were named, whichever was ready first.
         run.declarations = {spec: run.declarations[spec] for spec in specs if spec in run.declarations}
         run.refused = {spec: run.refused[spec] for spec in specs if spec in run.refused}
-    return apart
 
 
 class Standings:
@@ -113,9 +85,7 @@ class Standings:
         if cases:
             self._add(variant, dtype, [(cases[0].id, Violation(*over))], cases[0])
         elif options.probes:
-            task = ProbeTask(
-                variant=variant, dtype=dtype, probe=options.probes[0], effort=options.effort, seed=options.seed
-            )
+            task = options.task(variant, dtype, options.probes[0])
             self._add(variant, dtype, [(f"probe/{task.probe}", Violation(*over))], task)
 
     def _add(self, variant: str, dtype: str, shown: Sequence[tuple[str, Violation]], made_by: Case | ProbeTask) -> None:
@@ -168,26 +138,20 @@ def _of_probe(probed: ProbeResult) -> list[tuple[str, Violation]]:
 
 
 def _loading(
-    session: Session, spec: str, run: Run, record: Record, places: threading.Semaphore
-) -> Job[_Loaded | CaseMeasurement]:
-    def work(emit: Callable[[_Loaded | CaseMeasurement], None]) -> None:
-        # The scouts use what the first call has prepared in this process.
-        own = session.apart()
-        seconds: list[float] = []
-        found = own.load(spec, run.options.dtypes, on_first_call=seconds.append)
-        is_slow = max(seconds, default=0.0) > SLOW
-        is_kept = is_slow and places.acquire(blocking=False)
-        emit(_Loaded(spec, found, is_slow, own if is_kept else None))
-        try:
-            if isinstance(found, Declaration):
-                for case in _first_cases(run.options, found):
-                    done = [] if (spec, case.id) in record.results else own.run_case(case, [spec], on_result=emit)
-                    if any(v.kind is FindingKind.TIMEOUT for result in done for v in result.measurement.violations):
-                        # The other scouts don't wait for it; they run later, beside the other cases.
-                        break
-        finally:
-            if not is_kept:
-                own.rejoin()
+    session: Session, spec: str, run: Run, record: Record
+) -> Job[tuple[str, Declaration | str] | CaseMeasurement]:
+    def first_call(seconds: float) -> None:
+        if seconds > SLOW:
+            session.slow.add(spec)
+
+    def work(emit: Callable[[tuple[str, Declaration | str] | CaseMeasurement], None]) -> None:
+        found = session.load(spec, run.options.dtypes, on_first_call=first_call)
+        emit((spec, found))
+        for case in [] if isinstance(found, str) else _first_cases(run.options, found):
+            done = [] if (spec, case.id) in record.results else session.run_case(case, [spec], on_result=emit)
+            if any(v.kind is FindingKind.TIMEOUT for result in done for v in result.measurement.violations):
+                # The other scouts don't wait for it; they run later, beside the other cases.
+                break
 
     return Job(f"loading {spec}", work)
 
@@ -196,17 +160,14 @@ def _first_cases(options: RunOptions, declaration: Declaration) -> list[Case]:
     """Returns the scouts, or all cases in the given order if the run is ``in_order``."""
     if not options.in_order:
         return scouts(options.cases, declaration, options.dtypes)
-    return [
-        case
-        for case in options.cases
-        if case.dtype in options.dtypes and case.dtype in declaration.dtypes and left_out(case, declaration) is None
-    ]
+    asked = set(options.dtypes).intersection(declaration.dtypes)
+    return [case for case in options.cases if case.dtype in asked and left_out(case, declaration) is None]
 
 
-def cases_and_probes(session: Session, run: Run, events: Events, record: Record, *, apart: dict[str, Session]) -> None:
-    """Runs every case and every probe, and judges all pairs, that have no result yet. Each variant of ``apart`` runs in its own session.
+def cases_and_probes(session: Session, run: Run, events: Events, record: Record) -> None:
+    """Runs every case and every probe, and judges all pairs, that have no result yet.
 
-    Probes that need a GPU to themselves come last: nothing else then uses the device.
+    Probes that take most of a GPU's memory come last, when nothing else uses the device.
     """
     planned = plan(run.options.cases, run.declarations, run.options.dtypes)
     run.notes.extend(planned.notes)
@@ -214,38 +175,31 @@ def cases_and_probes(session: Session, run: Run, events: Events, record: Record,
     measured = {(result.variant, result.case.id) for result in run.results}
     cases = [(case, [name for name in names if (name, case.id) not in measured]) for case, names in planned.tasks]
     tasks = [task for task in _probe_tasks(run) if task not in record.probed]
-    alone = [task for task in tasks if needs_the_device(task, session.ready)]
-    # Tried beside other jobs first, and once more alone if too little memory was left; no journal keeps their single trials.
-    large = {task for task in tasks if is_exclusive(task, session.ready) and task not in alone}
-    small = [task for task in tasks if not is_exclusive(task, session.ready)]
+    on_gpu = session.ready.backend == "cuda"
+    alone = [task for task in tasks if on_gpu and task.probe in EXCLUSIVE]
+    slow = [name for name in run.declarations if name in session.slow]
     heavy = [
         task
-        for task in small
-        if is_heavy(task, session.ready) and task.variant not in apart and not run.options.in_order
+        for task in tasks
+        if on_gpu and task.probe in HEAVY and task.variant not in slow and not run.options.in_order
     ]
     done: dict[ProbeTask, Sequence[Outcome]] = {task: record.outcomes.get(task, ()) for task in tasks}
 
     standings = Standings(run, events)
 
-    def is_given_up(task: ProbeTask) -> bool:
-        return session.patience.over(task.variant, task.dtype) is not None
-
     def deliver(item: CaseMeasurement | ProbeResult | Exhausted) -> None:
         if isinstance(item, CaseMeasurement | Exhausted):
             _keep(item, run, record, standings)
-        elif item.task in large and item.conclusion.cut and not (item.abandoned or is_given_up(item.task)):
-            large.remove(item.task)
-            alone.append(item.task)
         else:
             record.add(Kept(probed=item))
             run.probed.append(item)
             standings.add_probed(item)
 
-    def lane(own: Session, names: Sequence[str], most: int) -> Lane[CaseMeasurement | ProbeResult | Exhausted]:
+    def lane(names: Sequence[str], most: int) -> Lane[CaseMeasurement | ProbeResult | Exhausted]:
         shares = [(case, [name for name in takers if name in names]) for case, takers in cases]
-        on_cases = [own.job(case, takers) for case, takers in shares if takers]
-        mine = [task for task in small if task.variant in names and task not in heavy]
-        probes = [(task.probe in LONG, _journalled(own, task, record, done[task])) for task in mine]
+        on_cases = [session.job(case, takers) for case, takers in shares if takers]
+        mine = [task for task in tasks if task.variant in names and task not in (*heavy, *alone)]
+        probes = [(task.probe in LONG, _journalled(session, task, record, done[task])) for task in mine]
         if run.options.in_order:
             return Lane([*on_cases, *(job for _, job in probes)], most)
         # Long probes come first, so that none runs alone at the end while the other workers are idle.
@@ -255,25 +209,18 @@ def cases_and_probes(session: Session, run: Run, events: Events, record: Record,
     share = max(1, session.jobs // max(1, len(run.declarations)))
     lanes: list[Lane[CaseMeasurement | ProbeResult | Exhausted]] = [
         Lane(_pairs_jobs(session, run, record), AT_ONCE * session.places),
-        *(lane(own, [name], share) for name, own in apart.items()),
-        Lane(
-            [_on_one_device(apart.get(t.variant, session), t, done[t], lambda *_: None) for t in large], session.places
-        ),
+        *(lane([name], share) for name in slow),
         Lane([_journalled(session, task, record, done[task]) for task in heavy], _HEAVY_AT_ONCE * session.places),
-        lane(
-            session, [name for name in run.declarations if name not in apart], max(1, session.jobs - share * len(apart))
-        ),
+        lane([name for name in run.declarations if name not in slow], max(1, session.jobs - share * len(slow))),
     ]
     if any(each.jobs for each in lanes):
         events.stage("running cases and probes")
     run.errors.extend(spread(session, lanes, deliver, events.progress))
-    for own in apart.values():
-        own.rejoin()
     if alone:
         events.stage("running probes that need the GPU alone")
         # An idle context costs memory.
         session.retire_idle()
-        jobs = [_on_one_device(session, task, done[task], _journal(task, record)) for task in alone]
+        jobs = [_on_one_device(session, task, record, done[task]) for task in alone]
         run.errors.extend(spread(session, [Lane(jobs, session.places)], deliver, events.progress))
 
 
@@ -293,40 +240,33 @@ def _pairs_jobs(session: Session, run: Run, record: Record) -> list[Job[Exhauste
 
 
 def _probe_tasks(run: Run) -> list[ProbeTask]:
-    subjects = len(run.declarations) * len(run.options.dtypes)
-    share = time_share(run.ready.backend, subjects, is_alone=len(run.options.probes) == 1 and not run.options.cases)
+    options = run.options
+    share = time_share(
+        run.ready.backend,
+        len(run.declarations) * len(options.dtypes),
+        is_alone=len(options.probes) == 1 and not options.cases,
+    )
     return [
-        ProbeTask(
-            variant=name,
-            dtype=dtype,
-            probe=probe,
-            effort=run.options.effort,
-            axis=run.options.axis,
-            seed=run.options.seed,
-            time_share=share,
-        )
-        for probe in run.options.probes
+        options.task(name, dtype, probe, time_share=share)
+        for probe in options.probes
         for name, declaration in run.declarations.items()
-        for dtype in run.options.dtypes
+        for dtype in options.dtypes
         if dtype in declaration.dtypes
     ]
 
 
-def _on_one_device(
-    session: Session, task: ProbeTask, done: Sequence[Outcome], on_outcome: Callable[[int, Outcome], None]
-) -> Job[ProbeResult]:
-    """Returns a job that no other such job shares a device with, since each takes much of its memory."""
+def _on_one_device(session: Session, task: ProbeTask, record: Record, done: Sequence[Outcome]) -> Job[ProbeResult]:
+    """Returns a job that has a device for itself, since it takes much of its memory."""
 
     def work(emit: Callable[[ProbeResult], None]) -> None:
         with session.on_one_device() as own:
-            probe_job(own, task, done=done, on_outcome=on_outcome).work(emit)
+            _journalled(own, task, record, done).work(emit)
 
     return Job(str(task), work)
 
 
 def _journalled(session: Session, task: ProbeTask, record: Record, done: Sequence[Outcome]) -> Job[ProbeResult]:
-    return probe_job(session, task, done=done, on_outcome=_journal(task, record))
+    def keep(index: int, outcome: Outcome) -> None:
+        record.add(Kept(outcome=(task, index, outcome)))
 
-
-def _journal(task: ProbeTask, record: Record) -> Callable[[int, Outcome], None]:
-    return lambda index, outcome: record.add(Kept(outcome=(task, index, outcome)))
+    return probe_job(session, task, done=done, on_outcome=keep)

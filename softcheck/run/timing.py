@@ -8,15 +8,17 @@ import torch
 
 from oracles.formats import FORMATS
 from oracles.reference import FullyMasked
-from softcheck.errors import UsageError
+from softcheck.errors import NothingRunError, UsageError
 from softcheck.operations.operation import Operation
 from softcheck.run.protocol import Reply, Started, Time, Timed
 from softcheck.speed.clock import CudaClock
 from softcheck.speed.engine import ROUNDS, DeviceLostError, Engine, TimingPlan
 from softcheck.speed.guards import Watch
-from softcheck.speed.samples import Alarm
+from softcheck.speed.inputs import Rotation
+from softcheck.speed.samples import Alarm, Shape
 from softcheck.speed.vetting import Function
 from softcheck.variants.adapt import operands_of
+from softcheck.variants.registry import load
 
 
 def measure(
@@ -83,3 +85,25 @@ def forget_compiled() -> None:
     """
     if "torch._dynamo" in sys.modules:
         torch.compiler.reset()
+
+
+_WARM_UP = 3
+
+
+def profile(variant: str, dtype: str, shape: Shape, seed: int) -> None:
+    """Calls a variant once between cudaProfilerStart and cudaProfilerStop, after three calls to warm it up.
+
+    Raises NothingRunError without a CUDA device.
+    """
+    if not torch.cuda.is_available():
+        raise NothingRunError("nothing was profiled: no CUDA device was found; --profile needs a GPU")
+    function = load(variant).function
+    device = torch.device("cuda")
+    x = Rotation(*shape, FORMATS[dtype], seed, device).new_input()
+    for _ in range(_WARM_UP):
+        function(x)
+    torch.cuda.synchronize(device)
+    torch.cuda.cudart().cudaProfilerStart()  # type: ignore[no-untyped-call]
+    function(x)
+    torch.cuda.synchronize(device)
+    torch.cuda.cudart().cudaProfilerStop()  # type: ignore[no-untyped-call]

@@ -77,7 +77,7 @@ def _check(case: Case, rows: Sequence[int], widths: Sequence[int]) -> None:
 
 
 def _asked(session: Session, request: RunTrace) -> Traced:
-    worker = session.take()
+    worker = session.take(request.variant)
     try:
         for reply in session.ask(worker, request, lambda: session.waits(request.variant), request.variant):
             if isinstance(reply, Traced):

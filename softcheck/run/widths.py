@@ -114,7 +114,7 @@ class Widths:
             limits = Waits(calling=pool.seconds, preparing=max(60.0, 4 * self.budget))
             # A narrower row than the block's width compiles the same block.
             request = TryWidth(variant, dtype, columns if promised is None else min(columns, promised))
-            worker = pool.take()
+            worker = pool.take(variant)
             worker.loaded.add(variant)
             seconds = None
             try:

@@ -32,20 +32,6 @@ def test_misspelt_command_names_the_near_one(words, said):
 
 
 @pytest.mark.parametrize(
-    ("words", "replacement"),
-    [
-        (["plot", "speed.json", "--output-dir", "plots"], "softcheck render RESULT.json --format html"),
-        (["search", "torch", "--columns", "1024"], "softcheck report VARIANT... --generate N"),
-    ],
-)
-def test_a_removed_command_names_the_one_to_use_in_one_line(words, replacement):
-    done = softcheck(*words)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"softcheck: the command {words[0]} was removed; use {replacement}")
-
-
-@pytest.mark.parametrize(
     ("words", "at", "expected"),
     [
         ("softcheck re", 1, {"report", "regimes", "render"}),

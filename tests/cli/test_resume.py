@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from command import softcheck
 
-from softcheck.cli.report import command
+from softcheck.cli.report import report_command as command
 from softcheck.cli.resuming import DAYS_KEPT, clear_away, take_up
 from softcheck.errors import UsageError
 from softcheck.run.journal import Journal, _records

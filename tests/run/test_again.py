@@ -28,9 +28,9 @@ def fresh(monkeypatch):
     """The processes that were asked for to make a call alone."""
     asked, take = [], Pool.take
 
-    def counted(self, *, fresh=False):
+    def counted(self, variant=None, *, fresh=False, check_heap=False):
         asked.extend([fresh] * fresh)
-        return take(self, fresh=fresh)
+        return take(self, variant, fresh=fresh, check_heap=check_heap)
 
     monkeypatch.setattr(Pool, "take", counted)
     return asked

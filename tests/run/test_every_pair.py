@@ -9,7 +9,7 @@ import pytest
 from softcheck.cases.exhaustive import domain
 from softcheck.contract import FindingKind
 from softcheck.run import check, exhaust, stages
-from softcheck.run.every_pair import pairs_job
+from softcheck.run.exhaust import pairs_job
 from softcheck.run.pool import Lane, spread
 from softcheck.run.record import Record
 from softcheck.run.session import Session
@@ -211,7 +211,7 @@ def test_pairs_go_on_beside_probes_and_exclusive_ones_wait_for_their_end(shared,
     shared.know(name, Recognised(operation="softmax", call="f(x)"))
     run = check.Run(options=options, ready=shared.ready, declarations={name: Declaration()})
     shown = []
-    stages.cases_and_probes(shared, run, check.Events(stage=shown.append), Record(None, None), apart={})
+    stages.cases_and_probes(shared, run, check.Events(stage=shown.append), Record(None, None))
     (found,) = run.exhausted
     assert (run.errors, found.measurement.violations, found.domain.first) == ([], (), 2048)
     assert [(p.task.probe, p.conclusion.findings) for p in run.probed] == [("empties", ()), ("addresses", ())]

@@ -61,14 +61,11 @@ class Pretending:
 
     places = 1
 
-    def apart(self, _place=None):
+    def at(self, _place):
         return self
 
     jobs = 1
     slow = frozenset()
-
-    def rejoin(self):
-        pass
 
     def may_begin(self, _running):
         return True
@@ -210,7 +207,7 @@ def run_of(session, *, exhaustive=True, names=("v",), record=None):
     narrow = Declaration(max_columns={"bfloat16": 1})
     run.declarations.update(dict.fromkeys(names, narrow))
     check._note_that_pairs_need_a_gpu(run)
-    stages.cases_and_probes(session, run, check.Events(), record or Record(None, None), apart={})
+    stages.cases_and_probes(session, run, check.Events(), record or Record(None, None))
     return run
 
 

@@ -1,6 +1,7 @@
 """The search with generated cases: what it counts, passes on and shrinks, with a session that only pretends to run."""
 
 import shlex
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -19,6 +20,8 @@ from softcheck.variants.declaration import Declaration
 
 class Pretending:
     """A session whose variant breaks a promise exactly where ``wrong`` says so of a case."""
+
+    ready = SimpleNamespace(backend="interpreter")
 
     def __init__(self, wrong):
         self.wrong = wrong
@@ -40,7 +43,6 @@ def search(wrong, *, examples=60, seed=0, **declared):
         examples=examples,
         seed=seed,
         declaration=Declaration(**declared),
-        is_failure=lambda result: bool(result.measurement.violations),
         on_result=judged.append,
     )
     return session, found, judged
@@ -151,7 +153,6 @@ def test_later_examples_seek_the_largest_error_over_bound():
             examples=200,
             seed=seed,
             declaration=Declaration(),
-            is_failure=lambda _: False,
             on_result=lambda _: None,
         )
         assert len(session.shares) == 200

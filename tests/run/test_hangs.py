@@ -45,18 +45,6 @@ def test_a_variant_is_given_up_when_its_time_is_spent():
     assert patience.over("w", "float16") is None
 
 
-def test_quick_answers_shorten_the_wait_as_far_as_sizes_allow():
-    patience = Patience()
-    for _ in range(5):
-        assert patience.foreseen("v", 100, 60.0) == 60.0
-        patience.answered("v", 100, 0.01)
-    assert patience.foreseen("v", 100, 60.0) == 15.0
-    assert patience.foreseen("v", 100_000, 60.0) == 60.0, "a thousand times as large may take a thousand times as long"
-    assert patience.foreseen("v", None, 60.0) == 60.0
-    patience.answered("v", 100, 1.0)
-    assert patience.foreseen("v", 100, 60.0) == 50.0
-
-
 def test_imports_compilations_and_own_work_get_more_than_calls():
     limits = waits(12.0)
     assert limits.calling == 12.0

@@ -1,4 +1,4 @@
-"""Lanes of jobs on threads, and workers that are kept apart."""
+"""Lanes of jobs on threads, and workers of variants whose first call is slow."""
 
 import threading
 import time
@@ -67,20 +67,17 @@ def test_a_pool_that_is_closed_starts_nothing(started):
         opened.take()
 
 
-def test_workers_kept_apart_serve_no_one_else_until_they_come_back(started):
+def test_a_worker_that_has_served_a_variant_serves_it_again_and_slow_ones_are_left_alone(started):
     opened = Pool("cuda", jobs=4)
-    own = opened.apart()
-    kept = own.take()
-    assert kept is started[0], "an idle one is borrowed"
-    own.give(kept)
-    assert opened.take() is not kept
-    assert own.take() is kept
-    own.give(kept)
-    own.rejoin()
-    assert opened.take() is kept
-    own.close()
-    assert opened.closed
-    assert all(worker.ended for worker in started)
+    opened.slow.add("compiled")
+    first, second, third = (opened.take() for _ in range(3))
+    first.served |= {"compiled"}
+    second.served |= {"torch"}
+    for worker in (third, second, first):
+        opened.give(worker)
+    assert opened.take("torch") is second
+    assert opened.take("online") is third
+    assert opened.take("compiled") is first
 
 
 def test_of_idle_workers_the_one_that_has_served_what_is_slow_to_begin_is_kept(started):

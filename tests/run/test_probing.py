@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import msgspec
 import pytest
 from test_session import TWO, hostile
 
@@ -11,7 +10,7 @@ from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.run.blames import Blames
 from softcheck.run.patience import MOST_TIMEOUTS, Patience
 from softcheck.run.pool import Lane, Pool, spread
-from softcheck.run.probing import MOST_DEATHS_IN_A_PROBE, needs_the_device, probe_job, run_probe, time_share
+from softcheck.run.probing import MOST_DEATHS_IN_A_PROBE, probe_job, run_probe, time_share
 from softcheck.run.process import Worker
 from softcheck.run.protocol import (
     Done,
@@ -19,7 +18,6 @@ from softcheck.run.protocol import (
     Probed,
     ProbePlanned,
     ProbeTask,
-    Ready,
     Refused,
     Started,
     TrialDone,
@@ -101,7 +99,7 @@ class RuinedPool(Pool):
         self.outcome, self.patience, self.blames, self.seconds = outcome, Patience(), Blames(), 60.0
         self._shared = SimpleNamespace(closed=False)
 
-    def take(self, *, fresh=False):
+    def take(self, _variant=None, *, fresh=False, check_heap=False):
         return RuinedWorker(self.outcome)
 
     def give(self, worker):
@@ -170,24 +168,6 @@ def test_pool_loses_no_task_to_a_hostile_one(session):
         (t.variant, t.dtype): int("exits" in t.variant) for t in tasks
     }
     assert counted == [(n, 4) for n in range(1, 5)]
-
-
-GPU = Ready(backend="cuda", device="GPU", torch="2", triton="3", python="3.11", driver="1", memory_bytes=140 * 10**9)
-
-
-@pytest.mark.parametrize(
-    ("ready", "dtype", "alone"),
-    [
-        (GPU, "float16", False),
-        (GPU, "float64", True),
-        (msgspec.structs.replace(GPU, memory_bytes=24 * 10**9), "float16", True),
-        (msgspec.structs.replace(GPU, memory_bytes=None), "float16", True),
-        (msgspec.structs.replace(GPU, backend="interpreter"), "float64", False),
-    ],
-)
-def test_a_large_probe_has_the_device_to_itself_where_memory_is_short(ready, dtype, alone):
-    assert needs_the_device(ProbeTask(variant="v", dtype=dtype, probe="addresses"), ready) is alone
-    assert not needs_the_device(ProbeTask(variant="v", dtype=dtype, probe="sizes"), ready)
 
 
 def test_timed_probes_take_part_of_their_time_among_many_variants_without_a_gpu():

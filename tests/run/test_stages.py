@@ -1,4 +1,4 @@
-"""Order of work: slow variants get dedicated workers, large probes run one at a time, exclusive ones at the end."""
+"""Order of work: slow variants keep to their share of the workers, large probes run at the end, one at a time."""
 
 import contextlib
 import time
@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 
-import msgspec
 import numpy as np
 import pytest
 from test_session import hostile
@@ -17,7 +16,7 @@ from softcheck.judge.measurement import unmeasured
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.run import stages
 from softcheck.run.model import Events, Run, RunOptions
-from softcheck.run.patience import MOST_DEATHS, MOST_TIMEOUTS, Patience
+from softcheck.run.patience import MOST_DEATHS, Patience
 from softcheck.run.pool import Job
 from softcheck.run.probing import ProbeResult
 from softcheck.run.protocol import ProbeTask, Ready
@@ -28,7 +27,6 @@ from softcheck.variants.declaration import Declaration, KnownDefect
 SLOW_TO_IMPORT = f"{Path(__file__).parents[1] / 'kernels' / 'slow_to_import.py'}:softmax"
 ON_CPU = Ready(backend="interpreter", device="CPU", torch="2", triton="3", python="3.11", driver=None)
 ON_GPU = Ready(backend="cuda", device="GPU", torch="2", triton="3", python="3.11", driver="1", memory_bytes=140 * 10**9)
-SMALL_GPU = msgspec.structs.replace(ON_GPU, memory_bytes=24 * 10**9)
 
 
 ALONE = "running probes that need the GPU alone"
@@ -51,7 +49,7 @@ class Pretending:
 
     def __init__(self, ready=ON_CPU):
         self.jobs, self.places, self.ready, self.closed = 4, 1, ready, False
-        self.patience, self.asked, self.is_back = Patience(), [], False
+        self.patience, self.asked, self.slow = Patience(), [], set()
 
     def job(self, on, variants):
         self.asked.append(tuple(variants))
@@ -68,9 +66,6 @@ class Pretending:
 
     def retire_idle(self):
         """There is no worker."""
-
-    def rejoin(self):
-        self.is_back = True
 
 
 @dataclass
@@ -114,7 +109,7 @@ def probes(monkeypatch):
     return found
 
 
-def run_stage(session, names=("v",), *, apart=None, kept=(), asked=(), dtypes=("float16",)):
+def run_stage(session, names=("v",), *, kept=(), asked=(), dtypes=("float16",)):
     declarations = {name: Declaration(layouts=("contiguous",)) for name in names}
     options = RunOptions(variants=names, dtypes=dtypes, cases=tuple(CASES), whole_corpus=False, probes=asked)
     run = Run(options=options, ready=session.ready, declarations=declarations)
@@ -125,7 +120,6 @@ def run_stage(session, names=("v",), *, apart=None, kept=(), asked=(), dtypes=("
         run,
         Events(stage=shown.append, progress=lambda *now: shown.append(now)),
         Record(None, None),
-        apart=apart or {},
     )
     return run, shown
 
@@ -136,22 +130,12 @@ def test_progress_leaves_out_what_a_journal_holds():
     assert sorted(r.case.id for r in run.results) == sorted(c.id for c in CASES)
 
 
-def test_a_slow_variant_runs_in_its_own_session_and_nothing_else_does(probes):
-    own, others = Pretending(), Pretending()
-    run, _ = run_stage(others, ("slow", "a", "b"), apart={"slow": own}, asked=("sizes", "empties"))
-    assert set(own.asked) == {("slow",)}
-    assert set(others.asked) == {("a", "b")}
-    assert {(name, where is own) for name, _, where, *_ in probes.log} == {("slow", True), ("a", False), ("b", False)}
+def test_a_slow_variant_has_jobs_of_its_own(probes):
+    session = Pretending()
+    session.slow = {"slow"}
+    run, _ = run_stage(session, ("slow", "a", "b"), asked=("sizes", "empties"))
+    assert set(session.asked) == {("slow",), ("a", "b")}
     assert (len(run.results), len(run.probed)) == (9, 6)
-    assert own.is_back, "its workers serve the rest of the check"
-
-
-def test_large_probes_run_beside_others_but_not_beside_each_other(probes):
-    run, shown = run_stage(Pretending(ON_GPU), ("a", "b", "c"), asked=("addresses", "empties", "shifts"))
-    at_once = [count for _, probe, _, count, _ in probes.log if probe == "addresses"]
-    assert at_once == [1, 1, 1]
-    assert ALONE not in shown
-    assert len(run.probed) == 9
 
 
 @pytest.mark.parametrize("ready", [ON_GPU, ON_CPU], ids=["gpu", "cpu"])
@@ -163,31 +147,8 @@ def test_two_heavy_probes_at_most_run_at_once_on_a_gpu(probes, ready, monkeypatc
     assert max(beside) <= 2 if ready is ON_GPU else max(beside) > 2
 
 
-def test_where_memory_did_not_suffice_a_large_probe_is_made_again_alone(probes):
-    probes.skipping.add("b")
-    run, shown = run_stage(Pretending(ON_GPU), ("a", "b"), asked=("addresses",))
-    assert sorted(name for name, *_ in probes.log) == ["a", "b", "b"]
-    assert [entry[:2] for entry in probes.journal] == [("b", 0), ("b", 1)]
-    assert shown[-2:] == [ALONE, (1, 1)]
-    assert [(p.task.variant, p.conclusion.skipped) for p in run.probed] == [("a", ()), ("b", ())]
-
-
-@pytest.mark.parametrize("why", ["abandoned", "given up"])
-def test_what_a_large_probe_said_of_a_variant_that_is_called_no_more_stands(probes, why):
-    probes.skipping.add("b")
-    session = Pretending(ON_GPU)
-    if why == "abandoned":
-        probes.abandoned = 1
-    else:
-        for _ in range(MOST_TIMEOUTS):
-            session.patience.count("b", "float16", (Violation(FindingKind.TIMEOUT, "slow"),))
-    run, shown = run_stage(session, ("b",), asked=("addresses",))
-    assert [p.conclusion.skipped for p in run.probed] == [("no room",)]
-    assert ALONE not in shown
-
-
-def test_on_a_small_gpu_large_probes_wait_until_nothing_else_runs(probes):
-    _, shown = run_stage(Pretending(SMALL_GPU), ("a", "b"), asked=("addresses", "empties"))
+def test_large_probes_wait_until_nothing_else_runs(probes):
+    _, shown = run_stage(Pretending(ON_GPU), ("a", "b"), asked=("addresses", "empties"))
     assert [probe for _, probe, *_ in probes.log] == ["empties"] * 2 + ["addresses"] * 2
     assert ALONE in shown
 
@@ -198,9 +159,9 @@ def test_without_a_gpu_no_probe_needs_it(probes):
     assert len(probes.journal) == 4
 
 
-def test_where_only_large_probes_are_asked_for_on_a_small_gpu_no_other_stage_is_named(probes, monkeypatch):
+def test_where_only_large_probes_are_asked_for_no_other_stage_is_named(probes, monkeypatch):
     monkeypatch.setattr("test_stages.CASES", [])
-    _, shown = run_stage(Pretending(SMALL_GPU), ("a",), asked=("addresses",))
+    _, shown = run_stage(Pretending(ON_GPU), ("a",), asked=("addresses",))
     assert shown == [ALONE, (1, 1)]
 
 
@@ -216,21 +177,21 @@ def loaded(session, names, cases=(), *, kept=(), events=None):
     run, record = Run(options=options, ready=session.ready), Record(None, None)
     for one in kept:
         record.results[one.variant, one.case.id] = one
-    apart = stages.load(session, run, events or Events(), record)
-    return run, apart, session.slow
+    stages.load(session, run, events or Events(), record)
+    return run, session.slow
 
 
 def test_variants_are_loaded_in_the_order_in_which_they_were_named_and_scouted(session):
     names = [hostile("slow"), "torch", hostile("no_such_function"), hostile("healthy")]
     cases = [case(columns) for columns in range(1, 12)]
-    run, apart, slow = loaded(session, names, cases)
+    run, slow = loaded(session, names, cases)
     assert list(run.declarations) == [names[0], names[1], names[3]]
     assert list(run.refused) == [names[2]]
     assert slow == set()
     widths = {name: sorted(r.case.shape[1] for r in run.results if r.variant == name) for name in run.declarations}
     assert len({tuple(found) for found in widths.values()}) == 1
     assert len(widths["torch"]) == MOST_DEATHS
-    assert (apart, run.errors) == ({}, [])
+    assert run.errors == []
 
 
 def test_scouts_that_a_journal_holds_are_not_run_again(session):
@@ -238,29 +199,14 @@ def test_scouts_that_a_journal_holds_are_not_run_again(session):
     assert sorted((r.case.id, r.seconds == 0.1) for r in run.results) == sorted((on.id, on is CASES[1]) for on in CASES)
 
 
-def test_a_variant_whose_first_call_is_slow_keeps_its_worker(session, monkeypatch):
+def test_a_variant_whose_first_call_is_slow_is_known_and_stays_on_its_worker(session, monkeypatch):
     monkeypatch.setattr(stages, "SLOW", 0.2)
-    run, apart, slow = loaded(session, [hostile("slow"), hostile("healthy")], CASES)
-    (name,) = apart
-    assert slow == {name}
-    assert name == hostile("slow")
-    worker = apart[name].take()
-    assert name in worker.served
-    apart[name].give(worker)
-    apart[name].rejoin()
+    run, slow = loaded(session, [hostile("slow"), hostile("healthy")], CASES)
+    assert slow == {hostile("slow")}
     assert len(run.results) == 2 * len(CASES)
-
-
-def test_no_more_than_half_of_the_workers_are_kept_for_slow_variants(session, monkeypatch):
-    monkeypatch.setattr(stages, "SLOW", 0.0)
-    names = [hostile("slow"), hostile("healthy"), "torch"]
-    run, apart, slow = loaded(session, names, CASES[:1])
-    assert session.jobs == 2
-    assert len(apart) == 1
-    assert slow >= set(names)
-    for own in apart.values():
-        own.rejoin()
-    assert len(run.results) == 3
+    worker = session.take(hostile("slow"))
+    assert hostile("slow") in worker.served
+    session.give(worker)
 
 
 def test_one_that_hangs_keeps_the_others_waiting_for_one_call_only(monkeypatch):

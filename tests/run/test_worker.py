@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from oracles.formats import FLOAT16
-from softcheck.calling.call import to_bits
 from softcheck.cases.exhaustive import domain
 from softcheck.cases.importing import case_from_bits
 from softcheck.errors import UsageError
-from softcheck.judge.judge import STANDARD, judge
 from softcheck.run import measuring, worker
 from softcheck.run.protocol import Failed, Measured, RunCase, RunDomain, Started, decode_reply, encode_request
 from softcheck.run.serving import Server
@@ -74,43 +71,6 @@ def test_what_else_goes_wrong_in_the_worker_is_not_called_want_of_memory(monkeyp
     request = RunDomain(domain("float16", 2), 0, 16, "torch") if function == "rows_on" else RunCase(case, "torch")
     with pytest.raises(RuntimeError, match="no such operator"):
         list(Server(torch.device("cpu")).answer(request))
-
-
-def judging(rows, most, monkeypatch):
-    """The worker's measurement of so many pairs, on a pretended GPU that judges at most so many at once."""
-    calls = []
-
-    def judge_in_place(_variant, x, y, fmt, arithmetic):
-        calls.append(len(x))
-        if len(x) > most:
-            raise torch.OutOfMemoryError("of 2 GB")
-        return judge(to_bits(x, fmt), to_bits(y, fmt), fmt, arithmetic=arithmetic)
-
-    monkeypatch.setattr(measuring, "judge_in_place", judge_in_place)
-    measures = measuring.Measuring(SimpleNamespace(type="cuda"))
-    x = torch.arange(2 * rows).view(rows, 2).remainder(7).to(torch.float16)
-    y = torch.softmax(x.double(), dim=-1).to(torch.float16)
-    y[rows - 2, 1] = 0.75
-    return (
-        measures._judge_where_it_is(None, x, y, FLOAT16, STANDARD),
-        judge(to_bits(x, FLOAT16), to_bits(y, FLOAT16), FLOAT16),
-        calls,
-    )
-
-
-def test_outputs_that_the_judge_has_no_memory_for_are_judged_in_halves(monkeypatch):
-    monkeypatch.setattr(measuring, "_FEWEST_ROWS", 2)
-    found, expected, calls = judging(9, 4, monkeypatch)
-    assert calls == [9, 4, 5, 2, 3]
-    assert found.violations == expected.violations
-    assert found.violations[0].row == 7
-    assert (found.rows, found.elements, found.max_ulp) == (9, 18, expected.max_ulp)
-    assert found.histogram == expected.histogram
-
-
-def test_a_judge_that_has_no_memory_for_few_rows_says_so(monkeypatch):
-    with pytest.raises(UsageError, match=r"no memory left to judge \[9, 2\] outputs: of 2 GB"):
-        judging(9, 4, monkeypatch)
 
 
 def test_a_part_of_many_rows_is_judged_in_several_calls(tmp_path):
