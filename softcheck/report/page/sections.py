@@ -14,7 +14,8 @@ from oracles.formats import FORMATS
 from softcheck.contract import Surroundings
 from softcheck.explain import of_kind
 from softcheck.probes.registry import PROBES
-from softcheck.report import content, figures, speed
+from softcheck.report import compare, content, figures, speed
+from softcheck.report.compare import Comparison, by_word, shapes_of
 from softcheck.report.content import Column, FindingGroup, one_line
 from softcheck.report.model import Finding, Report, SpeedReport, VariantResult
 from softcheck.report.trace_text import left_out, number, row_lines, ulps
@@ -241,21 +242,37 @@ def environment(result: Report | SpeedReport) -> Contents:
     }
 
 
-def speed_tables(report: SpeedReport) -> Contents:
-    """The tables of a benchmark as the terminal has them, geometric means first; those of many shapes are joined to one."""
-    if not report.shapes:
+def speed_tables(result: Report | SpeedReport) -> Contents:
+    """The tables of what was timed as the terminal has them, geometric means first; those of many shapes are joined to one."""
+    shapes = shapes_of(result)
+    if not shapes:
         return {}
-    tables = [replace(t, heading=[title or "verdict" for title in t.heading]) for t in speed.tables(report)]
-    means = tables.pop() if len(report.shapes) > 1 else None
+    tables = [replace(t, heading=[title or "verdict" for title in t.heading]) for t in speed.tables(shapes)]
+    means = speed.mean_table(result) if isinstance(result, SpeedReport) and len(shapes) > 1 else None
     if len(tables) <= _FEW:
         return {"means": means, "tables": tables, "every": None}
     rows = [
         [f"{shape.dtype} {shape.rows}{figures.TIMES}{shape.columns}", *row]
-        for shape, table in zip(report.shapes, tables, strict=True)
+        for shape, table in zip(shapes, tables, strict=True)
         for row in table.rows
     ]
     every = speed.TextTable(f"all {len(tables)} shapes", ["shape", *tables[0].heading], rows)
     return {"means": means, "tables": [], "every": every}
+
+
+def changes(comparison: Comparison) -> Contents:
+    """The changes by word, and what could not be compared."""
+    return {
+        "closing": None,
+        "heading": compare.HEADING[:-1],
+        "groups": [(word, [compare.cells(c)[:-1] for c in of]) for word, of in by_word(comparison).items()],
+        "remarks": compare.remarks(comparison),
+    }
+
+
+def changes_since_the_baseline(comparison: Comparison) -> Contents:
+    """The same under the sentence that a comparison's own page begins with."""
+    return {**changes(comparison), "closing": compare.closing(comparison)}
 
 
 def speed_remarks(report: SpeedReport) -> Contents:
