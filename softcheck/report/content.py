@@ -4,7 +4,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -21,13 +21,11 @@ _LONGEST_COMMAND = 600
 """A command of more characters, which a wide row makes, would bury the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of the verdict table; ``part`` is the half in which it falls if the table is split."""
+class Column(NamedTuple):
+    """One column of the verdict table."""
 
     title: str
     cell: Callable[[VariantResult], str]
-    part: Literal["both", "accuracy", "contract"]
     numeric: bool = True
 
 
@@ -121,67 +119,36 @@ def counted(report: Report) -> str:
 
 
 def columns(report: Report) -> list[Column]:
-    """Columns of the verdict table in order; where errors are counted in other ULPs than the result's, ULP has a star and error/bound leads."""
-    has_sample = any(result.sampled is not None for result in report.variants)
-    sampled = [
-        Column("sampled", lambda r: figures.extent(None if r.sampled is None else r.sampled.elements), "contract")
-    ]
-    counts = [Column("Tflop/s", lambda r: figures.speed(r.tflop_per_s), "accuracy")]
-    speed = [
-        *(counts if any(result.tflop_per_s is not None for result in report.variants) else []),
-        Column("GB/s", lambda r: figures.speed(r.gb_per_s), "accuracy"),
-        Column("vs torch", lambda r: figures.ratio(r.speed_vs_torch), "accuracy"),
-    ]
-    paths = [
-        Column("regimes", lambda r: figures.count(r.regimes), "contract"),
-        Column("coverage", lambda r: figures.percent(None if r.coverage is None else r.coverage.percent), "contract"),
-    ]
-    sums = [
-        Column("max |Σ\N{MINUS SIGN}1|", lambda r: figures.figure(r.max_sum_deviation), "contract"),
-        Column("sum viol.", lambda r: figures.count(r.sum_violations), "contract"),
-    ]
-    star = "*" if unit_line(report) else ""
-    errors = [
-        Column(f"max ULP{star}", figures.max_ulp, "accuracy"),
-        Column(f"mean ULP{star}", lambda r: figures.up_to_maximum(r.mean_ulp, r), "accuracy"),
-        Column(f"p99.9 ULP{star}", lambda r: figures.up_to_maximum(r.p999_ulp, r), "accuracy"),
-    ]
-    share = [Column("error/ bound", lambda r: figures.bound_share(r.max_bound_share), "accuracy")]
-    has_sums = not report.variants or any(operation(result.operation).sums_rows for result in report.variants)
+    """At most eight columns of the verdict table; where errors are counted in other ULPs than the result's, ULP has a star."""
+    is_timed = report.environment.backend == "cuda"
+    counts_flops = any(result.tflop_per_s is not None for result in report.variants)
+    rate = (
+        ("Tflop/s", lambda r: figures.speed(r.tflop_per_s))
+        if counts_flops
+        else ("GB/s", lambda r: figures.speed(r.gb_per_s))
+    )
+    has_peers = any(result.peers for result in report.variants)
     return [
-        Column("variant", lambda r: one_line(r.name), "both", numeric=False),
-        Column("verdict", lambda r: r.verdict, "both", numeric=False),
-        *(share + errors if star else errors + share),
-        Column("flushed", lambda r: figures.count(r.flushed), "contract"),
-        *(sums if has_sums else []),
-        Column("special mism.", lambda r: figures.count(r.special_mismatches), "contract"),
-        *(sampled if has_sample else []),
-        *(paths if any(result.regimes is not None for result in report.variants) else []),
-        *([Column("peers", _peers, "accuracy", numeric=False)] if any(r.peers for r in report.variants) else []),
-        *(speed if report.environment.backend == "cuda" else []),
-        Column("findings", kinds, "contract", numeric=False),
+        Column("variant", lambda r: one_line(r.name), numeric=False),
+        Column("verdict", lambda r: r.verdict, numeric=False),
+        Column("error/ bound", lambda r: figures.bound_share(r.max_bound_share)),
+        Column(f"max ULP{'*' if unit_line(report) else ''}", figures.max_ulp),
+        *([Column(*rate), Column("vs torch", lambda r: figures.ratio(r.speed_vs_torch))] if is_timed else []),
+        *([Column("peers", _peers, numeric=False)] if has_peers else []),
+        Column("findings", kinds, numeric=False),
     ]
 
 
 def legend(report: Report) -> list[tuple[str, str]]:
     """Meanings of the table's less plain words and signs that the report shows, in at most five words each."""
     judged = [result for result in report.variants if result.max_ulp is not None]
-    shown = {
-        "known": any(result.verdict == "known" for result in report.variants),
-        "≥": any(result.ulp_is == "at least" for result in judged),
-        "=": any(result.ulp_is == "exact" for result in judged),
-        "sampled": any(result.sampled is not None for result in report.variants),
-    }
-    meanings = {
-        "known": "declared defects alone",
-        "≥": "largest of those run",
-        "=": "largest there is",
-        "error/bound": "above 1 is a finding",
-        "flushed": "0 for a subnormal result",
-        "special": "wrong NaN, infinities in cases",
-        "sampled": "elements of random rows",
-    }
-    return [(word, meaning) for word, meaning in meanings.items() if shown.get(word, bool(judged))]
+    said = (
+        ("known", "declared defects alone", any(result.verdict == "known" for result in report.variants)),
+        ("error/bound", "above 1 is a finding", bool(judged)),
+        ("≥", "largest of those run", any(result.ulp_is == "at least" for result in judged)),
+        ("=", "largest there is", any(result.ulp_is == "exact" for result in judged)),
+    )
+    return [(word, meaning) for word, meaning, is_shown in said if is_shown]
 
 
 def unit_line(report: Report) -> str | None:

@@ -31,15 +31,6 @@ def count(value: int | None) -> str:
     return NOT_MEASURED if value is None else f"{value:,}"
 
 
-def extent(number: int | None) -> str:
-    """A number of elements or rows in few characters: ``12,345``, or ``1.2e10`` rounded down; a dash for None."""
-    if number is None or number < 10**6:
-        return count(number)
-    power = len(str(number)) - 1
-    tenths = number // 10 ** (power - 1)
-    return f"{tenths // 10}.{tenths % 10}e{power}"
-
-
 def percent(value: float | None) -> str:
     """A share in whole percent, rounded down, so that 100 % is everything."""
     return NOT_MEASURED if value is None else f"{math.floor(value)}%"

@@ -74,11 +74,11 @@ def test_the_table_filters_by_words_and_verdicts(opened):
 
 def test_a_word_is_explained_where_it_stands(opened):
     tab = opened(render(sample_reports.INTERPRETED, "html"))
-    button = tab.get_by_role("button", name="what flushed means")
+    button = tab.get_by_role("button", name="what error/bound means")
     meaning = tab.locator(f"#{button.get_attribute('popovertarget')}")
     assert not meaning.is_visible()
     button.click()
-    assert "correctly rounded result is a subnormal" in meaning.inner_text()
+    assert "above 1 it is a finding" in meaning.inner_text()
     assert abs(meaning.bounding_box()["y"] - button.bounding_box()["y"]) < 60
     tab.keyboard.press("Escape")
     assert not meaning.is_visible()
@@ -142,8 +142,8 @@ def test_a_page_without_script_is_tables(opened):
     assert not tab.locator("#scheme").is_visible()
     tab.locator("summary", has_text="declared defect").first.click()
     assert tab.locator(".found details p").first.is_visible()
-    tab.get_by_role("button", name="what flushed means").click()
-    assert tab.get_by_text("correctly rounded result is a subnormal").is_visible()
+    tab.get_by_role("button", name="what error/bound means").click()
+    assert tab.get_by_text("above 1 it is a finding").is_visible()
 
 
 def test_a_script_in_a_name_does_not_run(opened):

@@ -73,7 +73,7 @@ def test_no_figure_of_a_table_is_printed_above_the_maximum():
         PASSING, max_ulp=1365.6, mean_ulp=1365.6, p999_ulp=1365.6, max_ulp_ftz=1365.6, flushed=1
     )
     cells = {column.title: column.cell(result) for column in content.columns(INTERPRETED)}
-    assert (cells["max ULP"], cells["mean ULP"], cells["p99.9 ULP"]) == ("≥ 1365", "1365", "1365")
+    assert cells["max ULP"] == "≥ 1365"
     assert "; 1365 ULP where flushed" in content.worst_element(result)
     assert figures.max_ulp_of_samples(1365.6) == "≥ 1365"
 

@@ -89,7 +89,7 @@ def figures_table(report: Report) -> Contents:
     """The columns and rows of the terminal's tables as one, what a reader may filter by, kinds of findings, and the legend."""
     dtypes = list(content.by_dtype(report))
     variant, *others = content.columns(report)
-    dtype = Column("dtype", lambda r: one_line(r.dtype), "both", numeric=False)
+    dtype = Column("dtype", lambda r: one_line(r.dtype), numeric=False)
     columns = [variant, *([dtype] if len(dtypes) > 1 else []), *others]
     rows = [
         {
