@@ -17,7 +17,7 @@ from softcheck.report.model import Cause, Environment, Finding, Report, VariantR
 
 INTERPRETER_HEADING = "interpreter: logic checked, not GPU arithmetic; no speed"
 
-_LONGEST_COMMAND = 600
+LONGEST_COMMAND = 600
 """A command of more characters, which a wide row makes, would bury the rest."""
 
 
@@ -324,33 +324,34 @@ def _hex_float(value: float) -> str:
 
 
 def probe_lines(report: Report) -> list[str]:
-    """Lines such as ``12 probes, 431 trials; batch_invariant yes: one_block, tiled (float16, float32)``, one for all variants with equal results."""
-    said: dict[str, dict[str, list[str]]] = {}
+    """Lines such as ``one_block float16, tiled float16: 12 probes, 431 trials; batch_invariant yes``, one for all equal results."""
+    said = []
     for result in report.variants:
         if result.probes_run:
             text = f"{figures.plural(len(result.probes_run), 'probe')}, {figures.plural(result.trials, 'trial')}"
             properties = (f"{one_line(n)} {'yes' if holds else 'no'}" for n, holds in result.properties.items())
-            said.setdefault("; ".join([text, *properties]), {}).setdefault(result.name, []).append(result.dtype)
-    lines = []
-    for text, names in said.items():
-        alike: dict[tuple[str, ...], list[str]] = {}
-        for name, dtypes in names.items():
-            alike.setdefault(tuple(dtypes), []).append(one_line(name))
-        subjects = (f"{', '.join(named)} ({one_line(', '.join(dtypes))})" for dtypes, named in alike.items())
-        lines.append(f"{text}: {'; '.join(subjects)}")
-    return lines
+            said.append((subject(result), "; ".join([text, *properties])))
+    return _joined(said)
+
+
+def _joined(said: Iterable[tuple[str, str]]) -> list[str]:
+    """Remarks with all of their subjects: what is said of several alike is one line."""
+    alike: dict[str, list[str]] = {}
+    for of, text in said:
+        alike.setdefault(text, []).append(of)
+    return [f"{', '.join(of)}: {text}" for text, of in alike.items()]
 
 
 def arithmetic_lines(report: Report) -> list[str]:
     """Lines about weaknesses of kernels' arithmetic against the standard contract; variants and dtypes with equal results share one."""
-    said: dict[str, list[str]] = {}
+    said = []
     for result in report.variants:
         found = result.arithmetic
         if found is not None and (found.weaknesses or found.leaves_contract):
             left = found.leaves_contract
             parts = [*found.weaknesses, *([] if left is None else [f"leaves the standard contract {left}"])]
-            said.setdefault("; ".join(one_line(part) for part in parts), []).append(subject(result))
-    return [f"{', '.join(subjects)}: {text}" for text, subjects in said.items()]
+            said.append((subject(result), "; ".join(one_line(part) for part in parts)))
+    return _joined(said)
 
 
 def exhaustive_lines(report: Report) -> list[str]:
@@ -376,7 +377,7 @@ def save_lines(finding: Finding) -> list[str]:
     """The command that keeps the row of a finding, if it has one, or the place of a command too long to print."""
     if finding.save is None:
         return []
-    known = len(finding.save) <= _LONGEST_COMMAND
+    known = len(finding.save) <= LONGEST_COMMAND
     return [f"$ {command(finding.save)}" if known else "# the command that keeps the row is in --format json"]
 
 

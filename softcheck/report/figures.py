@@ -26,11 +26,6 @@ def figure(value: float | None, rounding: str = ROUND_HALF_EVEN) -> str:
     return str(exact.quantize(Decimal((0, (1,), last_place)), rounding))
 
 
-def count(value: int | None) -> str:
-    """A whole number with thousands separated, or a dash."""
-    return NOT_MEASURED if value is None else f"{value:,}"
-
-
 def percent(value: float | None) -> str:
     """A share in whole percent, rounded down, so that 100 % is everything."""
     return NOT_MEASURED if value is None else f"{math.floor(value)}%"

@@ -92,12 +92,12 @@ def test_a_link_opens_the_folded_part_that_it_leads_to(opened):
     assert not opened(page).locator("#finding-0123").is_visible()
 
 
-def test_a_verdict_leads_to_its_row(opened):
-    tab = opened(render(sample_reports.INTERPRETED, "html"), viewport={"width": 800, "height": 300})
-    tab.locator(".strip a.verdict.known").click()
-    row = tab.locator("#figures-table tr:target")
-    assert row.get_attribute("data-verdict") == "known"
-    assert 0 <= row.bounding_box()["y"] < 300
+def test_a_verdict_leads_to_its_finding(opened):
+    tab = opened(render(sample_reports.INTERPRETED, "html"))
+    tab.locator("#figures a.verdict.fail").click()
+    finding = tab.locator("article.finding:target")
+    assert finding.is_visible()
+    assert 0 <= finding.bounding_box()["y"] < 300
 
 
 def test_a_button_copies_the_command(opened):

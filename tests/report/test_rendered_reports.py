@@ -221,7 +221,7 @@ def test_a_report_of_probes_alone_counts_no_cases():
     assert content.summary(report) == "1 variant: 1 fail; 1 probe; 42 s"
     text = formats.render(report, "table", PLAIN)
     assert "row_dependence in 1 trial: row 1 changes with its neighbour" in text
-    assert "probes\n  1 probe, 10 trials: hybrid (float16)\n" in text
+    assert "probes\n  hybrid float16: 1 probe, 10 trials\n" in text
     clean = msgspec.structs.replace(PROBED, findings=())
     assert content.kinds(clean) == "none"
 
@@ -234,8 +234,8 @@ def test_probe_lines_join_variants_of_which_the_same_can_be_said():
     ]
     report = msgspec.structs.replace(INTERPRETED, variants=tuple(rows[:3] + rows[4:]))
     assert content.probe_lines(report) == [
-        "1 probe, 10 trials; batch_invariant yes: a (float16, float32); b (float16)",
-        "1 probe, 10 trials; batch_invariant no: c (float16, float32)",
+        "a float16, a float32, b float16: 1 probe, 10 trials; batch_invariant yes",
+        "c float16, c float32: 1 probe, 10 trials; batch_invariant no",
     ]
 
 

@@ -76,8 +76,7 @@ def _digest(text: str) -> str:
 
 
 _REPORT = (
-    Section("verdicts", "Verdicts", "verdicts.html", sections.verdicts),
-    Section("figures", "Figures", "figures_table.html", sections.figures_table),
+    Section("figures", "Verdicts", "figures_table.html", sections.figures_table),
     Section("whole-sets", "Inputs judged whole", "lists.html", sections.whole_sets),
     Section("speed", "Speed", "speed_tables.html", sections.speed_tables),
     Section("histograms", "How errors are spread", "histograms.html", errors.histograms),
@@ -95,7 +94,7 @@ _SPEED = (
 )
 _TRACE = Section("row", "The row, step by step", "microscope.html", sections.recordings, "microscope.js")
 _CHANGES = Section("changes", "Changes", "changes.html", sections.changes)
-_BASELINE = Section("baseline", "Against the baseline", "changes.html", sections.changes_since_the_baseline)
+_BASELINE = Section("baseline", "Against the baseline", "changes.html", sections.changes)
 
 
 def report_page(report: Report, _display: Display = PLAIN, baseline: Comparison | None = None) -> str:
