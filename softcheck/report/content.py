@@ -4,6 +4,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -283,7 +284,7 @@ def worst_element(result: VariantResult) -> str | None:
     )
     if result.flushed and result.max_ulp_ftz is not None:
         text += (
-            f"; {figures.up_to_maximum(result.max_ulp_ftz, result)} ULP where flushed results count as the format's own"
+            f"; {figures.figure(result.max_ulp_ftz, ROUND_FLOOR)} ULP where flushed results count as the format's own"
         )
     if result.max_abs_difference_to_torch is not None:
         text += f"; largest difference from torch {figures.figure(result.max_abs_difference_to_torch)}"

@@ -45,15 +45,6 @@ def max_ulp_of_samples(value: float | None) -> str:
     return NOT_MEASURED if value is None else f"≥ {figure(value, ROUND_FLOOR)}"
 
 
-def up_to_maximum(value: float | None, result: VariantResult) -> str:
-    """A figure that is no larger than the row's maximum, such as a percentile, and is rounded down where it would be printed larger."""
-    text = figure(value)
-    if value is None or result.max_ulp is None or not (math.isfinite(value) and math.isfinite(result.max_ulp)):
-        return text
-    maximum = figure(result.max_ulp, ROUND_HALF_EVEN if result.ulp_is == "exact" else ROUND_FLOOR)
-    return figure(value, ROUND_FLOOR) if Decimal(text) > Decimal(maximum) else text
-
-
 def bound_share(value: float | None) -> str:
     """Error over bound, two decimals, rounded away from 1: what reads ``1.00`` is exactly on the bound."""
     if value is None or not math.isfinite(value) or value >= 100:

@@ -80,7 +80,6 @@ _REPORT = (
     Section("whole-sets", "Inputs judged whole", "lists.html", sections.whole_sets),
     Section("speed", "Speed", "speed_tables.html", sections.speed_tables),
     Section("histograms", "How errors are spread", "histograms.html", errors.histograms),
-    Section("curves", "Errors along a row", "error_curves.html", errors.error_curves),
     Section("findings", "Findings", "finding_pages.html", sections.findings),
     Section("row", "The row, step by step", "microscope.html", sections.recordings, "microscope.js"),
     Section("beside", "Worst elements, probes, arithmetic", "lists.html", sections.beside),

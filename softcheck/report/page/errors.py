@@ -1,16 +1,11 @@
-"""The spread of errors: shares of elements by ULP error, and the largest errors along a row, each a table for a dtype."""
+"""The spread of errors: shares of elements by ULP error, a table for a dtype."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
 
-from softcheck.operations.registry import operation
 from softcheck.report import content, figures
 from softcheck.report.content import one_line
-from softcheck.report.model import Bin, ErrorPeak, Report, VariantResult
-
-Along = Literal["distance", "column"]
-ALONG: tuple[Along, Along] = ("distance", "column")
+from softcheck.report.model import Bin, Report, VariantResult
 
 _ROOM = 3
 """Octaves of errors that the table shows beyond those of the kernels without findings; larger errors share one column."""
@@ -66,29 +61,3 @@ def _shares(bins: Sequence[Bin], last: int) -> dict[int, float]:
 
 def _octave(edge: float) -> int:
     return round(math.log2(edge))
-
-
-def error_curves(report: Report) -> Mapping[str, object]:
-    """The largest error and bound by the distance from the row's maximum and by column, a column for each variant, by dtype."""
-    groups = []
-    for dtype, every in content.by_dtype(report).items():
-        if results := [result for result in every if result.error_by_distance and result.error_by_column]:
-            tables = [(along, list(_rows(results, along))) for along in ALONG]
-            groups.append({"dtype": dtype, "heading": [one_line(r.name) for r in results], "tables": tables})
-    units = dict.fromkeys(unit for result in report.variants if (unit := operation(result.operation).scale_text))
-    return {"groups": groups, "units": list(units)} if groups else {}
-
-
-def _rows(results: Sequence[VariantResult], along: Along) -> Iterator[list[str]]:
-    """A row for each bin: the values below which it lies, and each variant's error, bound, and share if it is above 1."""
-    peaks = [r.error_by_distance if along == "distance" else r.error_by_column for r in results]
-    found = [{peak.below: peak for peak in of} for of in peaks]
-    for edge in sorted(set().union(*found), key=lambda below: float("inf") if below is None else below):
-        yield ["more" if edge is None else f"< {edge:.6g}", *(_cell(of.get(edge)) for of in found)]
-
-
-def _cell(peak: ErrorPeak | None) -> str:
-    if peak is None:
-        return figures.NOT_MEASURED
-    broken = f", {peak.share:.3g}{figures.TIMES} its own" if peak.share > 1 else ""
-    return f"{peak.ulp:.3g} / {peak.bound:.3g}{broken}"
