@@ -27,9 +27,9 @@ from softcheck.probes.outcome import NOTHING_TO_TRY, Conclusion, Outcome, Shown
 from softcheck.probes.registry import Effort, Slice
 from softcheck.probes.space import axes as ax
 from softcheck.probes.space import contents
-from softcheck.probes.space.attempts import Attempted, Attempts
+from softcheck.probes.space.attempts import Attempts
 from softcheck.probes.space.axes import WaySpace
-from softcheck.probes.space.backwards import OPERANDS, is_torchs_own, not_asked, with_leaves
+from softcheck.probes.space.backwards import OPERANDS, Attempted, is_torchs_own, not_asked, with_leaves
 from softcheck.probes.space.output_gradients import VARYING
 from softcheck.probes.space.plan import Plan
 from softcheck.probes.space.way import VALUES, Way, WayAxis
@@ -463,12 +463,13 @@ def _space_of(subject: Subject, only: Collection[str] = ()) -> WaySpace | Outcom
             # Their pruning may leave others for wide rows.
             call_on(subject, ordinary_rows(1, _WIDE, setting.fmt, setting.seed))
     carried = _carried(subject, bits)
-    if isinstance(carried, Outcome) and (carried.violations or carried.fatal):
-        return carried
-    if ax.GRADIENT in only and (isinstance(carried, Outcome) or not carried.carries_gradient):
+    if isinstance(carried, Attempted) and (carried.fatal or not carried.note):
+        violations = carried.violations or (*filter(None, [carried.refused]),)
+        return Outcome(violations=violations, note=carried.note, fatal=carried.fatal)
+    if ax.GRADIENT in only and (isinstance(carried, Attempted) or not carried.carries_gradient):
         return Outcome(skipped=carried.note or f"{NOTHING_TO_TRY}its answer carries no gradient")
     space = replace(
-        WaySpace(subject, note=carried.note) if isinstance(carried, Outcome) else carried,
+        WaySpace(subject, note=carried.note) if isinstance(carried, Attempted) else carried,
         taken_dimensions=ax.MOST_DIMENSIONS,
         configurations=(*configurations,),
     )
@@ -492,10 +493,10 @@ def _is_right_as(attempts: Attempts, way: Way) -> bool:
     return not attempted.violations and attempted.refused is None
 
 
-def _carried(subject: Subject, bits: Bits) -> WaySpace | Outcome:
+def _carried(subject: Subject, bits: Bits) -> WaySpace | Attempted:
     """Returns the space of a function by the gradient that its answer carries where the input, or each operand, requires one.
 
-    Returns an outcome where gradients are promised, and there are none.
+    Returns what is wrong, or a note, where there are none.
     """
     setting, function, operation = subject.setting, subject.variant.function, subject.variant.operation
     is_judged = operation.operand_gradients is not None or operation.gradient is not None
