@@ -76,6 +76,16 @@ class Attempted:
     note: str | None = None
     """A remark on gradients that nobody promises."""
 
+    @property
+    def faults(self) -> tuple[Violation, ...]:
+        """Its violations; else its refusal, where it has one."""
+        return self.violations or (() if self.refused is None else (self.refused,))
+
+    @property
+    def fails(self) -> bool:
+        """True for anything but a right answer."""
+        return bool(self.faults)
+
     @classmethod
     def by(cls, violation: Violation | None) -> Self | None:
         """Returns what shows a violation; None for none."""
