@@ -119,11 +119,13 @@ class Meetings(Probe):
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Makes the calls of one part, or one call."""
         space = _space_of(subject, self._only)
-        if not isinstance(space, Outcome) and self._part is not None and not self._has_own(space):
-            return Outcome(skipped=f"{NOTHING_TO_TRY}has no other value of {' or '.join(self._part.own)}")
         if isinstance(space, Outcome):
             is_told = space.violations and isinstance(trial.parameters, tuple) and trial.parameters[0]
             return Outcome() if is_told else space
+        own = self._part.own if self._part is not None else ("",)
+        # Of all operands' layouts one begins as they do.
+        if not any(axis.name.startswith(own) for axis in space.axes):
+            return Outcome(skipped=f"{NOTHING_TO_TRY}has no other value of {' or '.join(own)}")
         if not isinstance(trial.parameters, tuple):
             part = _Part(space, Attempts(space, trial.parameters), is_asked=True)
             return part.of_one(Way.parse(trial.label.removeprefix("plain"), space.axes))
@@ -138,11 +140,6 @@ class Meetings(Probe):
             properties={"shared_masks": attempts.takes_shared_masks} if attempts.has_shared_masks else {},
         )
 
-    def _has_own(self, space: WaySpace) -> bool:
-        """True if the function has one of the slice's own axes; of all operands' layouts one begins as they do."""
-        assert self._part is not None
-        return any(axis.name.startswith(self._part.own) for axis in space.axes)
-
     def calls(self, subject: Subject, trials: Sequence[Trial]) -> Sequence[str]:
         """Returns the ways of the plan, and what it leaves out."""
         if not trials or subject.setting.axis is not None:
@@ -156,7 +153,10 @@ class Meetings(Probe):
     def _plan(self, space: WaySpace, seed: int) -> tuple[list[Way], str | None]:
         """Returns the ways of a plan, and words for what it leaves out."""
         setting = space.subject.setting
-        axes = tuple(a for a in space.axes if not self._only or a.name in self._only or self._is_of_operand(a.name))
+        only, of_operands = self._only, ax.OPERAND in self._only
+        axes = tuple(
+            a for a in space.axes if not only or a.name in only or (of_operands and a.name.startswith(ax.OPERAND))
+        )
         planned = tuple(axis for axis in axes if axis.is_planned)
         budget = BUDGETS[setting.effort]
         calls = budget.slow
@@ -176,9 +176,6 @@ class Meetings(Probe):
             left_out = plan.left_out()
             self._planned = key, ways, left_out and f"of {len(ways)} calls, {left_out}"
         return self._planned[1:]
-
-    def _is_of_operand(self, axis: str) -> bool:
-        return ax.OPERAND in self._only and axis.startswith(ax.OPERAND)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """Returns one finding for each set of axes that meet, the way of fewest values, unless fewer of these axes show one.

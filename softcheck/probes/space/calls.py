@@ -30,9 +30,9 @@ from softcheck.probes.space.way import Way, names_of
 from softcheck.variants.adapt import Adapted
 
 _LONG = 2000
+"""Columns from which on a wider row has one column more, and not three times as many."""
 _MATRICES = 2
 """Matrices of a call's rows that have one answer: of a single one all layouts of rows are one."""
-"""Columns from which on a wider row has one column more, and not three times as many."""
 
 
 @dataclass(frozen=True, slots=True)
