@@ -142,9 +142,7 @@ class Backwards:
         kept: list[tuple[torch.Tensor, Bits, str]] = []
         for made, grad in reversed([*zip(forwards, grads, strict=True)]):
             for is_again in (False, True)[: 1 + (self._asked == og.TWICE)]:
-                is_promised = not is_again and self._asked not in og.MAY_REFUSE
-                ask = partial(self._once, made, grad, kept, keeps_graph=self._asked == og.TWICE and not is_again)
-                attempted = self._of(made.subject, ask, is_promised=is_promised)
+                attempted = self._once(made, grad, kept, is_again=is_again)
                 if attempted is not None:
                     return attempted
         if self._asked != og.ANSWER_OVERWRITTEN:
@@ -155,10 +153,11 @@ class Backwards:
         return Attempted.by(next(filter(None, changed), None)) or Attempted()
 
     def _once(
-        self, made: Made, grad: torch.Tensor, kept: list[tuple[torch.Tensor, Bits, str]], *, keeps_graph: bool
+        self, made: Made, grad: torch.Tensor, kept: list[tuple[torch.Tensor, Bits, str]], *, is_again: bool
     ) -> Attempted | None:
-        """Calls one backward, keeps its gradients with their bits, and returns what is wrong of them."""
+        """Calls one backward, keeps its gradients with their bits, and returns what is wrong or refused."""
         subject, leaves, before = made.subject, made.leaves, grad.clone()
+        keeps_graph = self._asked == og.TWICE and not is_again
 
         def backward(given: torch.Tensor) -> Sequence[torch.Tensor | None]:
             found: Sequence[torch.Tensor | None] = torch.autograd.grad(
@@ -168,7 +167,12 @@ class Backwards:
             return found
 
         called = self._calls.space.in_settings(backward, self._way)
-        found = (in_mode(called, IN_THREAD) if self._asked == og.THREAD else called)(grad)
+        called = in_mode(called, IN_THREAD) if self._asked == og.THREAD else called
+        found: list[torch.Tensor | None] = []
+        is_promised = not is_again and self._asked not in og.MAY_REFUSE
+        refused = self._of(subject, lambda: found.extend(called(grad)), is_promised=is_promised)
+        if refused is not None:
+            return refused
         gradients = {name: each.detach() for name, each in zip(leaves, found, strict=True) if each is not None}
         for name, leaf in leaves.items():
             if name not in gradients:
