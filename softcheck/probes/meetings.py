@@ -137,7 +137,7 @@ class Meetings(Probe):
             outcome,
             varied=tuple(sorted(attempts.varied)),
             note=next(iter(attempts.notes), space.note or left_out),
-            properties={"shared_masks": attempts.takes_shared_masks} if attempts.has_shared_masks else {},
+            properties={"shared_masks": all(attempts.shared_masks)} if attempts.shared_masks else {},
         )
 
     def calls(self, subject: Subject, trials: Sequence[Trial]) -> Sequence[str]:

@@ -58,25 +58,15 @@ class Attempts:
         """Parameters that had other values than usual in calls that were judged."""
         self.notes: list[str] = []
         """Remarks on gradients that nobody promises."""
-        self._shared: list[bool] = []
+        self.shared_masks: list[bool] = []
         """For each call with one mask for several rows whether its answer was right."""
-
-    @property
-    def has_shared_masks(self) -> bool:
-        """True if a call with one mask for several rows had an answer."""
-        return bool(self._shared)
-
-    @property
-    def takes_shared_masks(self) -> bool:
-        """True if each such answer was right."""
-        return all(self._shared)
 
     def make(self, way: Way) -> Attempted:
         """Calls the variant in the circumstances of a way, and judges its answer and, if it asks for one, its gradient."""
         with self._calls.in_matrices(way):
             found = self._of(way)
         if way.get(ax.SHARED_MASK) in TAKEN_ONCE and not found.refused:
-            self._shared.append(not found.violations)
+            self.shared_masks.append(not found.violations)
         return found
 
     def _of(self, way: Way) -> Attempted:
