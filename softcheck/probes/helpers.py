@@ -160,17 +160,17 @@ def differing(
     at = int(np.argmax(unequal))
     row, column = divmod(at, unequal.shape[-1])
     # A number of a head belongs to no one element of the matrix.
-    input_bits = None if inputs is None or inputs.shape != found.shape else bits_hex(inputs.flat[at], fmt)
+    input_bits = None if inputs is None or inputs.shape != found.shape else bits_hex(int(inputs.flat[at]), fmt)
     fmt = format_of(found, fmt)
     return Violation(
         kind,
         f"{message}: {int(unequal.sum())} of {unequal.size} output elements, first at row {row}, column {column}: "
-        f"{bits_hex(found.flat[at], fmt)}, expected {bits_hex(expected.flat[at], fmt)} as before",
+        f"{bits_hex(int(found.flat[at]), fmt)}, expected {bits_hex(int(expected.flat[at]), fmt)} as before",
         count=int(unequal.sum()),
         row=row,
         column=column,
         input_bits=input_bits,
-        output_bits=bits_hex(found.flat[at], fmt),
+        output_bits=bits_hex(int(found.flat[at]), fmt),
     )
 
 

@@ -4,7 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import islice
 from typing import Any
 
@@ -139,28 +139,35 @@ class WaySpace:
     def axes(self) -> tuple[WayAxis, ...]:
         """All axes with at least two values."""
         setting = self.subject.setting
+        outs = (PACKED_OUT, *((SLICE,) if self._is_strided else ())) if self.out_parameter else ()
+        outs += (EXCHANGED,) if SLICE in outs and self.most_dimensions > 2 else ()
+        gradients = og.OF_ROWS if setting.operation.operand_gradients is None else og.OF_HEADS
         found = (
             WayAxis(COLUMNS, self._columns, is_core=True),
             WayAxis(ROWS, self._rows),
             WayAxis(CONTENTS, names_of(contents.names(self.source.numbers, setting.fmt)), is_core=True),
             WayAxis(OTHERS, (ALIKE, OF_ALL_KINDS)),
-            WayAxis(DIMS, self._dims, is_core=True, is_promised=self.subject.setting.declaration.dimensions > 2),
+            WayAxis(DIMS, self._dims, is_core=True, is_promised=setting.declaration.dimensions > 2),
             WayAxis(LAYOUT, self._layouts, is_core=True),
             WayAxis(OFFSET, self._offsets, is_core=True),
             *(WayAxis(OPERAND + name, names_of(moves), is_core=True) for name, moves in self._operands().items()),
             *(WayAxis(name, values, is_core=True, is_promised=False) for name, values in self._options().items()),
             WayAxis(CALL, ("as usual", *names_of(self.calls.values())), is_core=True, is_promised=False),
             *(WayAxis(name, (DECLARED, *sizes), is_promised=False) for name, sizes in self._heads().items()),
-            WayAxis(GRADIENT, self._gradients, is_core=True),
+            WayAxis(GRADIENT, (NONE, *(gradients if self.carries_gradient else ())), is_core=True),
             WayAxis(ASKED, self._asked),
             WayAxis(MODE, names_of((NONE, *(mode for mode in self._modes if not _is_of_settings(mode))))),
             WayAxis(SETTINGS, names_of((NONE, *filter(_is_of_settings, self._modes)))),
             WayAxis(BEFORE, (NONE, *self._earlier())),
-            WayAxis(OUT, (NONE, *self._outs())),
+            WayAxis(OUT, (NONE, *outs)),
             WayAxis(SHARED_MASK, (NONE, *(SHARED if self._has_masks else ())), is_promised=False),
             *(WayAxis(name, self._given(name), is_promised=False) for name in own.LAUNCH),
             WayAxis(DTYPE, (NONE, *([self.wider.name] if self.wider else [])), is_promised=False),
-            WayAxis(VMAP, (NONE, *(own.VMAP if self._is_mapped else ())), is_promised=False),
+            WayAxis(
+                VMAP,
+                (NONE, *(own.VMAP if setting.has_rows_alone and self.source.mentions("vmap") else ())),
+                is_promised=False,
+            ),
             WayAxis(MODULE, names_of((NONE, *self.modules)), is_promised=False),
             WayAxis(CONFIGURATION, names_of((NONE, *self.configurations)), is_planned=False),
             WayAxis(LIKE, (NONE, *self._special_rows()), is_planned=False),
@@ -262,10 +269,6 @@ class WaySpace:
         return own.other_values(own.own_function(self.subject.variant.function), self.subject.setting.dtype)
 
     @cached_property
-    def _is_mapped(self) -> bool:
-        return self.subject.setting.has_rows_alone and self.source.mentions("vmap")
-
-    @cached_property
     def _takes_masks(self) -> bool:
         return any(without_layout(name) in MASKS for name in operands_of(self.subject.variant.function))
 
@@ -346,7 +349,7 @@ class WaySpace:
 
     def excluded(self, way: Way) -> bool:
         """True if the values of a way can't stand together, or make too large a call."""
-        given = dict(way.values)
+        given, known = dict(way.values), self.subject.setting.operation.parameters
         dims, _ = _dims_of(given.get(DIMS, "2"))
         mode, layout, asked = given.get(MODE, ""), given.get(LAYOUT, strides.PACKED), given.get(ASKED, og.ONCE)
         gradient = bool(given.keys() & {GRADIENT, ASKED})
@@ -380,16 +383,17 @@ class WaySpace:
             or (SHARED_MASK in given and not self._has_shared(given))
             # One operand's own layout leaves the others packed: matrices that are all operands have no layout of the input then.
             or (
-                self._has_operands_alone
-                and bool({LAYOUT, OFFSET} & given.keys())
+                not given.keys().isdisjoint({LAYOUT, OFFSET})
                 and any(OPERAND in each for each in given)
+                and self.subject.setting.has_matrices_alone
+                and not self.subject.setting.has_rows_alone
             )
             # Nobody says where the first of fewer queries than keys stands, nor in which dtype an option's number is kept.
-            or ("queries" in given and not self._is_aligned and ("causal" in given or "window" in given))
+            or ("queries" in given and not known.get("causal") and ("causal" in given or "window" in given))
             or ("default_dtype" in settings and any(name in VALUES for name in given))
             # Nor whether a mean with class weights divides the squares by the weights or by the number of rows.
-            or ({"weight", "z_loss"} <= given.keys() and given.get("reduction", self._reduction) == "mean")
-            or (CALL in given and (OUT in given or any(self._is_optional(name) for name in given)))
+            or ({"weight", "z_loss"} <= given.keys() and given.get("reduction", known.get("reduction")) == "mean")
+            or (CALL in given and (OUT in given or any(map(_is_optional, given))))
             or (TEMPERATURE in given and "scale" in given)
             or (OUT in given and OVER in given.get(DIMS, ""))
             or (given.get(OUT) == EXCHANGED and dims == 2)
@@ -414,15 +418,6 @@ class WaySpace:
         is_asked = self.subject.setting.operation.arguments is not None
         return operand_calls(self.subject.variant.function) if is_asked else {}
 
-    @staticmethod
-    def _is_optional(axis: str) -> bool:
-        return axis in VALUES or axis in HEADS or axis == TEMPERATURE or axis.startswith(OPERAND)
-
-    @cached_property
-    def _has_operands_alone(self) -> bool:
-        setting = self.subject.setting
-        return setting.has_matrices_alone and not setting.has_rows_alone
-
     @cached_property
     def _has_heads(self) -> bool:
         return self.subject.setting.has_heads
@@ -438,34 +433,22 @@ class WaySpace:
         own_mask = self.subject.setting.operation.parameters.get("causal")
         return found | ({"causal": own_mask} if own_mask and "causal" in found else {})
 
-    @cached_property
-    def _reduction(self) -> Parameter:
-        """The reduction of a loss that is not said otherwise."""
-        return self.subject.setting.operation.parameters.get("reduction", "none")
-
-    @cached_property
-    def _is_aligned(self) -> bool:
-        """True if a causal mask is declared, which says where the queries stand among the keys."""
-        return bool(self.subject.setting.operation.parameters.get("causal"))
-
     def _is_large(self, way: Way) -> bool:
-        given = dict(way.values)
-        sizes = tuple(given.get(axis, "") for axis in (COLUMNS, ROWS, DIMS, LAYOUT))
-        if sizes not in self._large:
-            self._large[sizes] = self._is_beyond(way)
-        return self._large[sizes]
+        # A plan asks for the same sizes over and over.
+        return self._is_beyond(Way(tuple(each for each in way.values if each[0] in (COLUMNS, ROWS, DIMS, LAYOUT))))
 
     @cached_property
-    def _large(self) -> dict[tuple[str, ...], bool]:
-        """Answers for sizes: a plan asks for the same ones over and over."""
-        return {}
-
-    def _is_beyond(self, way: Way) -> bool:
-        setting, columns = self.subject.setting, self.columns_of(way)
-        elements = math.prod(self.leading_of(way)[0]) * columns * setting.operation.per_logit(columns)
-        elements *= strides.weight(way.get(LAYOUT, strides.PACKED))
+    def _is_beyond(self) -> Callable[[Way], bool]:
+        setting = self.subject.setting
         of_torch = _MOST_ELEMENTS if setting.on_gpu else _MOST_ELEMENTS_OF_TORCH
-        return elements > (_MOST_ELEMENTS_INTERPRETED if self._is_interpreted else of_torch)
+        most = _MOST_ELEMENTS_INTERPRETED if self._is_interpreted else of_torch
+
+        @cache
+        def is_beyond(way: Way) -> bool:
+            columns, weight = self.columns_of(way), strides.weight(way.get(LAYOUT, strides.PACKED))
+            return math.prod(self.leading_of(way)[0]) * columns * setting.operation.per_logit(columns) * weight > most
+
+        return is_beyond
 
     @cached_property
     def _is_interpreted(self) -> bool:
@@ -567,13 +550,6 @@ class WaySpace:
         sizes = {**HEADS, "queries": names_of((*HEADS["queries"], *queries))}
         return {name: each for name, each in sizes.items() if name not in fixed}
 
-    @cached_property
-    def _gradients(self) -> tuple[str, ...]:
-        setting = self.subject.setting
-        if not self.carries_gradient:
-            return (NONE,)
-        return (NONE, *(og.OF_ROWS if setting.operation.operand_gradients is None else og.OF_HEADS))
-
     @property
     def _asked(self) -> tuple[str, ...]:
         """Ways to ask for a gradient."""
@@ -600,12 +576,6 @@ class WaySpace:
         found = [mode for group in known for mode in group if not any(word in mode for word in left_out)]
         return [*found, *([COMPILED] if self.source.mentions("_compiling(") else [])]
 
-    def _outs(self) -> tuple[str, ...]:
-        if not self.out_parameter:
-            return ()
-        strided = (SLICE, *((EXCHANGED,) if self.most_dimensions > 2 else ())) if self._is_strided else ()
-        return (PACKED_OUT, *strided)
-
     def _earlier(self) -> tuple[str, ...]:
         setting = self.subject.setting
         left_out = set() if len(setting.declaration.dtypes) > 1 else {"another dtype"}
@@ -626,3 +596,7 @@ def _dims_of(value: str) -> tuple[int, int]:
 
 def _is_of_settings(mode: str) -> bool:
     return mode == COMPILED or any(word in mode for word in _OF_SETTINGS)
+
+
+def _is_optional(axis: str) -> bool:
+    return axis in VALUES or axis in HEADS or axis == TEMPERATURE or axis.startswith(OPERAND)
