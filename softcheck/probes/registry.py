@@ -38,8 +38,12 @@ PROBES: dict[str, str] = {
 ``PROBE``, unless another place is named for it."""
 
 _PLACES: dict[str, str] = {
-    **{name: f"relations:{name.upper()}" for name in ("batch_invariance", "shifts", "permutations", "appended_masks")},
-    **{name: f"memory.{name}" for name in ("guard_bands", "page_ends", "unwritten", "addresses")},
+    **{name: f"equal_calls:{name.upper()}" for name in ("determinism", "unwritten", "input_untouched")},
+    **{
+        name: f"relations:{name.upper()}"
+        for name in ("batch_invariance", "neighbours", "shifts", "permutations", "appended_masks")
+    },
+    **{name: f"memory.{name}" for name in ("guard_bands", "page_ends", "addresses")},
     **{name: f"sweeps:{name.upper()}" for name in ("sizes", "grid_limits", "shapes", "batches")},
     "histories": "histories.search",
 }

@@ -29,9 +29,10 @@ from softcheck.calling.call import (
 from softcheck.calling.operands import once
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import Repeated, call_placed, only, ordinary_rows, shapes, stopped, unlike
+from softcheck.probes.helpers import call_placed, only, ordinary_rows, shapes, stopped
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import as_it_is, bytes_of, handing_out, nan_filled
+from softcheck.probes.same_bits import Repeated, unlike
 
 MARGIN = 1 << 16
 """Least bytes on either side: several tiles of any kernel, and a multiple of every alignment that kernels ask for."""

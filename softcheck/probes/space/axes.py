@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from oracles.formats import FLOAT16, FORMATS, Bits, Format
-from softcheck.calling.call import TORCH_DTYPES
+from oracles.formats import FLOAT16, FORMATS, Format
+from softcheck.calling.call import TORCH_DTYPES, Called
 from softcheck.operations.operation import Parameter, value_in_words, without_layout
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import call_on, parameters_of, repeats
+from softcheck.probes.helpers import call_on, parameters_of
 from softcheck.probes.histories.modes import ANY_ALGORITHM, COMPILED, REQUIRES_GRAD, in_mode, modes
 from softcheck.probes.judged_gradients import judged_by
 from softcheck.probes.operand_moves import MASKS, SHARED, TOGETHER, layouts_of_operands
 from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, operand_calls, temperature_call
+from softcheck.probes.same_bits import Repeated
 from softcheck.probes.space import contents, own, strides
 from softcheck.probes.space import output_gradients as og
 from softcheck.probes.space.way import DECLARED, Way, WayAxis, names_of
@@ -249,12 +250,12 @@ class WaySpace:
         found = own.changed_modules(function, TORCH_DTYPES[fmt.name])
         bits = contents.ordinary_rows(_PLAIN_ROWS, self.columns_of(Way()), fmt)
 
-        def answer(module: torch.nn.Module) -> Bits | None:
+        def answer(module: torch.nn.Module) -> Called:
             changed = own.replaced(function, lambda _: module)
-            return call_on(replace(self.subject, variant=replace(self.subject.variant, function=changed)), bits).output
+            return call_on(replace(self.subject, variant=replace(self.subject.variant, function=changed)), bits)
 
         # Dropout, and noise that is added in training, give another answer each time.
-        return {name: each for name, each in found.items() if repeats(answer(each), partial(answer, each), fmt)}
+        return {name: each for name, each in found.items() if Repeated(partial(answer, each)).repeats(fmt)}
 
     @cached_property
     def other_values(self) -> Mapping[str, Any]:
