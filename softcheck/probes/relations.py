@@ -8,17 +8,17 @@ in the output gradient of a backward must show in their own row, wherever they s
 is NaN, and a loss scaler looks for such a row to leave a step out.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oracles.formats import Bits, Values, decode, encode
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.base import Setting, Subject
 from softcheck.probes.helpers import (
     call_on,
     ordinary_rows,
@@ -61,38 +61,29 @@ _SIDES: Mapping[str, Callable[[int], NDArray[np.int64]]] = {
 """Places of padding, with the ordinary columns among all columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class RelatedRows:
+class RelatedRows(NamedTuple):
     """Two matrices whose exact answers agree in some of their columns: all of them in order, where it does not say which."""
 
-    words: str
     plain: Bits
     changed: Bits
+    words: str
     of_plain: Places = ...
     of_changed: Places = ...
 
 
-class Relation(Probe):
-    """Judges changed rows, and records whether answers keep their bits. It makes no trials on an operation that does not keep the relation."""
+def _relation(
+    name: str,
+    shows: str,
+    trials: Callable[[Setting], Iterable[tuple[str, Any]]],
+    change: Callable[[Setting, Any], RelatedRows],
+) -> SameBits:
+    """Returns a probe of changed rows. The plain rows' values are not judged: cases do that."""
 
-    def __init__(
-        self,
-        name: str,
-        shows: str,
-        trials: Callable[[Setting], Iterable[tuple[str, Any]]],
-        change: Callable[[Setting, Any], RelatedRows],
-    ) -> None:
-        self._name, self._shows, self._trials, self.change = name, shows, trials, change
+    def compared(subject: Subject, asked: Any) -> Iterator[Outcome]:
+        plain, changed, words, *places = change(subject.setting, asked)
+        yield judged_beside(call_on(subject, plain), subject, changed, words, shows, *places)
 
-    def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Returns one trial for each change of an input."""
-        return [Trial(*each) for each in self._trials(setting)] if self._name in setting.operation.relations else []
-
-    def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Judges the changed rows. The plain rows' values are not judged: cases do that."""
-        change = self.change(subject.setting, trial.parameters)
-        before, places = call_on(subject, change.plain), (change.of_plain, change.of_changed)
-        return judged_beside(before, subject, change.changed, change.words, self._shows, *places)
+    return SameBits(lambda setting: trials(setting) if name in setting.operation.relations else (), compared)
 
 
 def _shifts(setting: Setting) -> Iterable[tuple[str, float]]:
@@ -115,7 +106,7 @@ def _shifted(setting: Setting, shift: float) -> RelatedRows:
     generator = np.random.default_rng([setting.seed, steps])
     drawn = generator.integers(0, steps + 1, (64 if setting.on_gpu else 2, _SHIFTED))
     plain: Values = -spacing * drawn.astype(np.float64)
-    return RelatedRows(f"with {constant:+g} added to every logit", encode(plain, fmt), encode(constant + plain, fmt))
+    return RelatedRows(encode(plain, fmt), encode(constant + plain, fmt), f"with {constant:+g} added to every logit")
 
 
 def _orders(setting: Setting) -> Iterable[tuple[str, str]]:
@@ -127,7 +118,7 @@ def _permuted(setting: Setting, name: str) -> RelatedRows:
     bits = ordinary_rows(64 if setting.on_gpu else 2, columns, setting.fmt, setting.seed)
     words, order_of = ORDERS[name]
     order = order_of(decode(bits, setting.fmt)[0], setting.seed)
-    return RelatedRows(f"columns {words}", bits, bits[:, order], of_plain=order)
+    return RelatedRows(bits, bits[:, order], f"columns {words}", of_plain=order)
 
 
 def _sides(setting: Setting) -> Iterable[tuple[str, tuple[str, int]]]:
@@ -141,7 +132,7 @@ def _padded(setting: Setting, asked: tuple[str, int]) -> RelatedRows:
     padded = np.full((len(bits), columns), encode(np.array([-np.inf]), fmt)[0], dtype=fmt.storage)
     padded[:, kept] = bits
     words = f"{_PADDED} columns with {columns - _PADDED} {side} columns of -inf"
-    return RelatedRows(words, bits, padded, of_changed=kept)
+    return RelatedRows(bits, padded, words, of_changed=kept)
 
 
 def _batches(setting: Setting) -> Iterable[tuple[str, int]]:
@@ -249,8 +240,8 @@ def _with_special_gradients(subject: Subject, columns: int) -> Iterator[Outcome 
         yield unlike(plain, other, FindingKind.ROW_DEPENDENCE, message, fmt, kept=even, inputs=bits)
 
 
-SHIFTS = Relation("shifts", "shift_invariant", _shifts, _shifted)
-PERMUTATIONS = Relation("permutations", "permutation_invariant", _orders, _permuted)
-APPENDED_MASKS = Relation("appended_masks", "padding_invariant", _sides, _padded)
+SHIFTS = _relation("shifts", "shift_invariant", _shifts, _shifted)
+PERMUTATIONS = _relation("permutations", "permutation_invariant", _orders, _permuted)
+APPENDED_MASKS = _relation("appended_masks", "padding_invariant", _sides, _padded)
 BATCH_INVARIANCE = SameBits(_batches, _parts_of_a_batch)
 NEIGHBOURS = SameBits(_with_neighbours)

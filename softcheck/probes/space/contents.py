@@ -20,44 +20,33 @@ def ordinary_rows(rows: int, columns: int, fmt: Format, seed: int = 0) -> Bits:
     return encode(2.0 * generator.standard_normal((rows, columns)), fmt)
 
 
-def edge_rows(columns: int, fmt: Format, *, rows: int, seed: int) -> Bits:
-    """Bits of up to four rows that show faults which ordinary rows hide, [rows, columns].
-
-    The first row has logits around -30, which show padding that is read as 0; its largest logit is in the last column
-    and shows a dropped tail. The second row is ordinary. The third and the fourth have their largest logit in the first
-    and the last column.
-    """
-    generator = np.random.default_rng([seed, columns])
-    values = 2.0 * generator.standard_normal((4, columns))
-    values[0] -= 30.0
-    values[0, -1] = -22.0
-    values[2, 0] = values[3, -1] = 12.0
-    return encode(values[:rows], fmt)
-
-
 _PERIOD = 1_000_003
 """Elements after which large inputs repeat themselves: a prime, so that rows a power of two apart differ."""
 _BEYOND = 150.0
 """Distance of some rows from the others, at which their exponentials vanish beside those."""
+_PEAK_OF_ROWS, _LOW, _LAST_OF_LOW = 12.0, -30.0, -22.0
 _FEW_ELEMENTS = 2**15
 """Elements up to which inputs have a fully masked row. The judge's screen does not pass such rows."""
 
 
 def unlike_rows(rows: int, columns: int, fmt: Format, seed: int) -> Bits:
-    """Bits of rows that all differ, [rows, columns].
+    """Bits of rows that all differ and show faults which ordinary rows hide, [rows, columns].
 
-    The largest logit stands first in a quarter of the rows and last in another. One row in 16 lies far below the others, so that a
+    One row in 16 has logits around -30, which show padding that is read as 0; its largest logit is in the last column and shows a dropped
+    tail. The largest logit stands first in a quarter of the rows, and last in another. One row in 16 lies far below the others, so that a
     maximum that rows share shows. Where there are few elements, one row in 16 is fully masked.
     """
     if rows * columns <= _PERIOD:
         bits = ordinary_rows(rows, columns, fmt, seed)
     else:
         bits = np.resize(ordinary_rows(1, _PERIOD, fmt, seed), (rows, columns))
+    peak, last_of_low, masked = encode(np.array([_PEAK_OF_ROWS, _LAST_OF_LOW, -np.inf]), fmt)
+    for first, shift in ((0, _LOW), (11, -_BEYOND)):
+        bits[first::16] = encode(decode(bits[first::16], fmt) + shift, fmt)
+    bits[::16, -1:] = last_of_low
     if columns > 1:
-        peak, masked = encode(np.array([9.0, -np.inf]), fmt)
-        bits[::4, 0] = peak
-        bits[1::4, -1] = peak
-        bits[11::16] = encode(decode(bits[11::16], fmt) - _BEYOND, fmt)
+        bits[2::4, 0] = peak
+        bits[3::4, -1] = peak
         if bits.size <= _FEW_ELEMENTS:
             bits[6::16] = masked
     return bits
