@@ -140,8 +140,8 @@ def _of_memory(setting: Setting) -> Iterator[tuple[str, _Calls]]:
     if columns > 1:
         # A row of one column may be its own answer.
         yield "returned/one-column", partial(_returned, columns=1)
-        yield "called/no-grad-in-a-model", _in_a_model
-        yield "called/held-by-nobody", _held_by_nobody
+        yield "called/no-grad-in-a-model", partial(_called, in_a_model=True)
+        yield "called/held-by-nobody", partial(_called, in_a_model=False)
 
 
 def _placed(subject: Subject, rows: int, columns: int, again: int = 0) -> Placed:
@@ -202,25 +202,15 @@ def _reuse(message: str) -> Outcome:
     return Outcome(violations=(Violation(FindingKind.OUTPUT_REUSED, f"{message}; expected memory of its own"),))
 
 
-def _in_a_model(subject: Subject) -> Iterator[Outcome | None]:
-    """Calls on an input that another operation made without gradients."""
+def _called(subject: Subject, *, in_a_model: bool) -> Iterator[Outcome | None]:
+    """Calls on an input that another operation made without gradients, as in a model, or that the caller holds no more."""
     placed = _placed(subject, _ROWS, _COLUMNS)
-    made = placed.view.requires_grad_().clone()
-    with torch.no_grad():
-        found = _unchanged(subject, replace(placed, view=made, storage=made.detach().view(-1)))
-    yield found
-
-
-def _held_by_nobody(subject: Subject) -> Iterator[Outcome | None]:
-    """Calls on an input that the caller holds no more."""
-    with held_by_nobody():
-        found = _unchanged(subject, _placed(subject, _ROWS, _COLUMNS))
-    yield found
-
-
-def _unchanged(subject: Subject, placed: Placed) -> Outcome | None:
-    returned = call_placed(subject, placed)
-    return stopped(returned) if returned.output is None else _changed(returned.violations)
+    if in_a_model:
+        made = placed.view.requires_grad_().clone()
+        placed = replace(placed, view=made, storage=made.detach().view(-1))
+    with torch.no_grad() if in_a_model else held_by_nobody():
+        returned = call_placed(subject, placed)
+    yield stopped(returned) if returned.output is None else _changed(returned.violations)
 
 
 DETERMINISM = SameBits(_repetitions, _repeated)

@@ -161,7 +161,7 @@ def _parts_of_a_batch(subject: Subject, columns: int) -> Iterator[Outcome | None
         message = f"{words} a batch of {rows} rows give other bits than within it, of {columns} columns"
         one = Repeated(found.make, expected)
         ended = unlike(one, found, kind, message, setting.fmt, inputs=bits[part], varies=True)
-        if ended is None or ended.violations[0].kind is not kind:
+        if ended is None or kind not in {violation.kind for violation in ended.violations}:
             yield ended
         else:
             promised = ended.violations if setting.declaration.batch_invariant else ()

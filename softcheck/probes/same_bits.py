@@ -132,17 +132,18 @@ def differing(
     at = int(np.argmax(unequal))
     row, column = divmod(at, unequal.shape[-1])
     # A number of a head belongs to no one element of the matrix.
-    input_bits = None if inputs is None or inputs.shape != found.shape else bits_hex(inputs.flat[at], fmt)
+    input_bits = None if inputs is None or inputs.shape != found.shape else bits_hex(int(inputs.flat[at]), fmt)
     fmt = format_of(found, fmt)
+    before, after = (bits_hex(int(bits.flat[at]), fmt) for bits in (expected, found))
     return Violation(
         kind,
         f"{message}: {int(unequal.sum())} of {unequal.size} output elements, first at row {row}, column {column}: "
-        f"{bits_hex(found.flat[at], fmt)}, expected {bits_hex(expected.flat[at], fmt)} as before",
+        f"{after}, expected {before} as before",
         count=int(unequal.sum()),
         row=row,
         column=column,
         input_bits=input_bits,
-        output_bits=bits_hex(found.flat[at], fmt),
+        output_bits=after,
     )
 
 

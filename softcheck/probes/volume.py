@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oracles.formats import Format
 from softcheck.calling import launches
-from softcheck.calling.call import Placed, Returned, call_on_device, to_bits
+from softcheck.calling.call import Placed, Returned, to_bits
 from softcheck.cases import rare_values
 from softcheck.cases.bit_rows import format_rows
 from softcheck.cases.random_rows import FILLERS, ORDINARY, mixed
@@ -26,9 +26,8 @@ from softcheck.errors import TooManyRowsError
 from softcheck.judge.by_contract import by_contract, judge_in_place
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import free_bytes
+from softcheck.probes.helpers import call_placed, free_bytes
 from softcheck.probes.outcome import Outcome, RandomRows
-from softcheck.probes.poison import nan_filled
 from softcheck.probes.registry import Effort
 from softcheck.probes.walk import merged
 
@@ -191,10 +190,7 @@ class _Sample:
         )
 
     def _call(self, x: torch.Tensor) -> Returned:
-        with nan_filled():
-            return call_on_device(
-                self._subject.variant.function, Placed(x, x.view(-1), self._fmt), self._subject.setting.operation
-            )
+        return call_placed(self._subject, Placed(x, x.view(-1), self._fmt))
 
     def _judged(self, x: torch.Tensor, returned: Returned) -> Measurement:
         subject, output = self._subject, returned.output

@@ -1,6 +1,7 @@
 """Contents of rows by name: the values of the axis ``contents``. Imports no torch."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -59,32 +60,16 @@ Fill = Callable[[Values, np.random.Generator], Values]
 """Returns rows in place of ordinary ones, float64 [rows, columns], in memory of their own."""
 
 
-def _marked(value: float) -> Fill:
-    """Puts a value into one column of the first row, and into another one of each third row."""
+def _put(value: float, *places: Callable[[int, int], Any]) -> Fill:
+    """Puts a value at some places, which follow from the number of columns and a random column."""
 
     def fill(rows: Values, rng: np.random.Generator) -> Values:
-        rows[::3, int(rng.integers(rows.shape[1]))] = value
+        columns = rows.shape[1]
+        for place in places:
+            rows[place(columns, int(rng.integers(columns)))] = value
         return rows
 
     return fill
-
-
-def _hidden_columns(rows: Values, _rng: np.random.Generator) -> Values:
-    """Hides every third column, and the last half of each second row, as sequences of unequal length have them."""
-    rows[:, 1::3] = -np.inf
-    rows[1::2, (rows.shape[1] + 1) // 2 :] = -np.inf
-    return rows
-
-
-def _hidden_rows(rows: Values, _rng: np.random.Generator) -> Values:
-    rows[::2] = -np.inf
-    return rows
-
-
-def _short_first_row(rows: Values, _rng: np.random.Generator) -> Values:
-    """Hides most of the first row, as one sequence of a batch is shorter than the others."""
-    rows[0, max(1, rows.shape[1] // 4) :] = -np.inf
-    return rows
 
 
 def _far_apart(rows: Values, _rng: np.random.Generator) -> Values:
@@ -110,12 +95,13 @@ def _growing(rows: Values, _rng: np.random.Generator) -> Values:
 
 FILLS: Mapping[str, Fill] = {
     PLAIN: lambda rows, _: rows,
-    "hidden columns": _hidden_columns,
-    "hidden rows": _hidden_rows,
-    "a short first row": _short_first_row,
+    # Every third column, and the last half of each second row, as sequences of unequal length have them.
+    "hidden columns": _put(-np.inf, lambda _, __: np.s_[:, 1::3], lambda n, _: np.s_[1::2, (n + 1) // 2 :]),
+    "hidden rows": _put(-np.inf, lambda _, __: np.s_[::2]),
+    "a short first row": _put(-np.inf, lambda n, _: np.s_[0, max(1, n // 4) :]),
     "far apart": _far_apart,
-    "NaN": _marked(np.nan),
-    "+inf": _marked(np.inf),
+    "NaN": _put(np.nan, lambda _, column: np.s_[::3, column]),
+    "+inf": _put(np.inf, lambda _, column: np.s_[::3, column]),
     "peaks": _peaks,
     "growing": _growing,
     "zeros": lambda rows, _: np.zeros_like(rows),
