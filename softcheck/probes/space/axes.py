@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from oracles.formats import FLOAT16, FORMATS, Bits, Format
-from softcheck.calling.call import TORCH_DTYPES
+from oracles.formats import FLOAT16, FORMATS, Format
+from softcheck.calling.call import TORCH_DTYPES, Called
 from softcheck.operations.operation import Parameter, value_in_words, without_layout
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import call_on, parameters_of, repeats
+from softcheck.probes.helpers import call_on, parameters_of
 from softcheck.probes.histories.modes import ANY_ALGORITHM, COMPILED, REQUIRES_GRAD, in_mode, modes
 from softcheck.probes.judged_gradients import judged_by
 from softcheck.probes.operand_moves import MASKS, SHARED, TOGETHER, layouts_of_operands
 from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, operand_calls, temperature_call
+from softcheck.probes.same_bits import Repeated
+from softcheck.probes.shape_plan import ROW_COUNTS, interleaved
 from softcheck.probes.space import contents, own, strides
 from softcheck.probes.space import output_gradients as og
 from softcheck.probes.space.way import DECLARED, Way, WayAxis, names_of
@@ -65,7 +67,7 @@ _LONG_OF_ONE, _LONG_OF_ONE_ON_GPU = (1100, 4100), (1030, 1100, 2050, 4100, 8200,
 """Keys of heads with a single query, which many programs may share."""
 _BEHIND_A_CACHE, _BEFORE_IT = 99, (3, 1, 6, 13, 21)
 """Keys of heads, and of these the keys before the first query: a chunk of a prompt behind a cache, whose length fills no tile."""
-_PLAIN_ROWS, _ROWS = 3, (1, 2, 8, 17)
+_PLAIN_ROWS, _ROWS, _MORE_ROWS = 3, (1, 2, 8, 17), 65
 _ROWS_LIKE, _COLUMNS_LIKE = 7, 66
 """Of rows beside special ones: an even number, so that a row may be two equal halves."""
 _OF_CONFIGURATIONS = (100, 1000)
@@ -74,6 +76,9 @@ _LARGE_OVER: tuple[dict[str, Any], ...] = (
     {DIMS: "2 over 0", ROWS: 65, COLUMNS: 1030},
 )
 """Tensors that a wrapper may cut into parts to spare memory."""
+_OF_MEAN, _FEW_OF_MEAN = (2, 129, 257, 300, 65, 1025, *ROW_COUNTS), (129, 65, 33, 17, 9, 5)
+"""Rows of a mean or a sum: losses are added up in chunks, in partial sums or by programs of several rows each."""
+_MOST_OF_MEAN, _MOST_OF_MEAN_ON_GPU = 1100, 70_000
 _PLAIN_HEADS, _HEADS = 2, (1, 6)
 _WIDEST, _WIDEST_INTERPRETED = 2**16 + 1, 2**14 + 1
 _MOST_ELEMENTS, _MOST_ELEMENTS_OF_TORCH, _MOST_ELEMENTS_INTERPRETED = 2**21, 2**17, 2**16
@@ -179,7 +184,11 @@ class WaySpace:
     def always(self) -> list[Way]:
         """Ways that are too dear, or too many, to meet others, and are made all the same."""
         is_tall = self._is_interpreted and self._tall is not None
-        found = [*self._long_heads(), *([{ROWS: _TALL_INTERPRETED, GRADIENT: og.VARYING}] if is_tall else [])]
+        found = [
+            *self._long_heads(),
+            *self._rows_of_means(),
+            *([{ROWS: _TALL_INTERPRETED, GRADIENT: og.VARYING}] if is_tall else []),
+        ]
         found += [{ROWS: _ROWS_LIKE, COLUMNS: _COLUMNS_LIKE, LIKE: like} for like in self._special_rows()]
         of_kernels = [n for n in _OF_CONFIGURATIONS if self.subject.setting.takes(n)]
         found += [{COLUMNS: n, CONFIGURATION: each} for each in names_of(self.configurations) for n in of_kernels]
@@ -193,6 +202,18 @@ class WaySpace:
         is_asked = not setting.has_heads and setting.takes(_COLUMNS_LIKE) and not setting.has_row_calls
         places = (contents.AT_BOTH_ENDS, contents.THROUGHOUT)
         return [f"{kind} {where}" for where in places for kind in contents.LIKE] if is_asked else []
+
+    def _rows_of_means(self) -> list[Mapping[str, object]]:
+        """Rows of a mean or a sum, whose losses differ much: one that counts for too much or too little shows."""
+        setting = self.subject.setting
+        if not setting.has_row_calls:
+            return []
+        most = _MOST_OF_MEAN_ON_GPU if setting.on_gpu else _MOST_OF_MEAN
+        own = (n for n in self.source.sizes_for(setting.fmt.itemsize) if 1 < n <= most)
+        around = interleaved([(n + 1, n + n // 2 + 1, 2 * n, 3 * n - 1) for n in own])
+        counts, few = (_FEW_OF_MEAN, 6) if self._is_interpreted else (_OF_MEAN, 4 * _MOST_OWN)
+        chosen = dict.fromkeys((*counts, *islice((n for n in around if n <= most), few)))
+        return [{ROWS: n, CONTENTS: "wide"} for n in chosen]
 
     def _long_heads(self) -> Iterator[Mapping[str, object]]:
         setting = self.subject.setting
@@ -256,12 +277,12 @@ class WaySpace:
         found = own.changed_modules(function, TORCH_DTYPES[fmt.name])
         bits = contents.ordinary_rows(_PLAIN_ROWS, self.columns_of(Way()), fmt)
 
-        def answer(module: torch.nn.Module) -> Bits | None:
+        def answer(module: torch.nn.Module) -> Called:
             changed = own.replaced(function, lambda _: module)
-            return call_on(replace(self.subject, variant=replace(self.subject.variant, function=changed)), bits).output
+            return call_on(replace(self.subject, variant=replace(self.subject.variant, function=changed)), bits)
 
         # Dropout, and noise that is added in training, give another answer each time.
-        return {name: each for name, each in found.items() if repeats(answer(each), partial(answer, each), fmt)}
+        return {name: each for name, each in found.items() if Repeated(partial(answer, each)).repeats(fmt)}
 
     @cached_property
     def other_values(self) -> Mapping[str, Any]:
@@ -499,7 +520,9 @@ class WaySpace:
         most = _MOST_ROWS_INTERPRETED if self._is_interpreted else _MOST_ROWS
         if setting.has_heads:
             return tuple(map(str, (_PLAIN_HEADS, *_HEADS)))
-        counts = (_PLAIN_ROWS, *_ROWS, *([self._tall] if self._tall else []), *self._own_sizes(most))
+        # More rows than a tile has, each of which costs its time where Triton's interpreter runs it.
+        usual = _ROWS if self._is_interpreted else (*_ROWS, _MORE_ROWS)
+        counts = (_PLAIN_ROWS, *usual, *([self._tall] if self._tall else []), *self._own_sizes(most))
         if not setting.has_row_calls:
             counts = tuple(setting.fewer(n, self.columns_of(Way())) for n in counts)
         return tuple(map(str, dict.fromkeys(counts)))

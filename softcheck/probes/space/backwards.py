@@ -38,10 +38,11 @@ from softcheck.operations.operation import without_layout
 from softcheck.operations.ulp import Flags
 from softcheck.probes import judged_gradients
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import differing, ordinary_rows
+from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.histories.modes import THREAD as IN_THREAD
 from softcheck.probes.histories.modes import in_mode
 from softcheck.probes.poison import nan_filled
+from softcheck.probes.same_bits import differing
 from softcheck.probes.space import axes as ax
 from softcheck.probes.space import output_gradients as og
 from softcheck.probes.space.calls import Prepared, WayCalls
