@@ -7,9 +7,6 @@ The fixed cases are lines of the corpora, and nothing else gives them: ``softche
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from softcheck.cases.case import Case
-from softcheck.cases.corpus import builtin_root, load
-from softcheck.cases.dtypes import known_dtype
 from softcheck.cases.edges import (
     EXP_THRESHOLDS,
     MAXIMUM_STEPS,
@@ -20,7 +17,6 @@ from softcheck.cases.edges import (
     zero_distance,
 )
 from softcheck.cases.recipe import Number, number
-from softcheck.errors import UsageError, near_matches
 
 if TYPE_CHECKING:
     import torch
@@ -244,13 +240,3 @@ _OPERATIONS = {family: name for name, families in OF_OPERATIONS.items() for fami
 def operation_of(family: str) -> str | None:
     """The operation whose own a family is; None for one of ``FAMILIES`` and for a name of the user's."""
     return _OPERATIONS.get(family)
-
-
-def cases_of(family: str, dtype: str) -> list[Case]:
-    """The cases of a family in one dtype. Raises UsageError for an unknown name of either."""
-    known = [*FAMILIES, *_OPERATIONS]
-    if family not in known:
-        raise UsageError(f"unknown family {family!r}; {near_matches(family, known)}")
-    wanted = known_dtype(dtype)
-    file = builtin_root() / _OPERATIONS.get(family, "edge") / f"{family}.jsonl"
-    return [case for case in load([file]) if case.dtype == wanted]

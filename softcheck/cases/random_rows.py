@@ -144,10 +144,5 @@ def mixed(
     first = 0
     if rows < len(fillers):
         first = int(torch.randint(len(fillers), (1,), generator=generator, device=generator.device))
-    cuts = [rows * i // len(fillers) for i in range(len(fillers) + 1)]
-    parts = [
-        fill(fillers[(i + first) % len(fillers)], end - begin, columns, fmt, generator)
-        for i, (begin, end) in enumerate(pairwise(cuts))
-        if end > begin
-    ]
-    return torch.cat(parts)
+    turned = [*fillers[first:], *fillers[:first]]
+    return Draw(rows, columns, fmt, generator).by_row(*(lambda d, f=f: f(d).to(torch_dtype(fmt)) for f in turned))

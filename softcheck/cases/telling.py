@@ -5,6 +5,7 @@ share of its row's sum, and the maximum must grow and fall between tiles by as m
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain, zip_longest
 from typing import Any
@@ -56,12 +57,11 @@ def telling_batch(
     ``tile`` is the number of columns that a kernel takes at once. ``values`` are numbers at which a kernel may change
     its ways: they appear as logits, as the maximum and as distances from it. ``places`` are columns of interest besides
     those at the ends of tiles. Without ``most`` there are 150 to 250 rows. The first rows show dropped tiles, columns
-    and rescalings; the other rows come in an order that is drawn. The last bits of NaN patterns are random.
+    and rescalings; the other rows come in an order that is drawn.
     """
-    drawing = _Drawing(columns, max(1, min(tile, columns)), fmt, rng, values, places)
+    drawing = _Drawing(columns, tile, fmt, rng, [float(v) for v in values if abs(v) <= fmt.max], places)
     chosen = [*drawing.structural(), *_dealt(drawing.groups(), rng)][:most]
-    bits = encode(np.stack([row() for row in chosen]), fmt)
-    return _with_payloads(bits, fmt, rng)
+    return encode(np.stack([row() for row in chosen]), fmt)
 
 
 def _dealt(groups: Sequence[_Group], rng: np.random.Generator) -> Iterator[_Row]:
@@ -74,40 +74,23 @@ def _dealt(groups: Sequence[_Group], rng: np.random.Generator) -> Iterator[_Row]
     return (row for dealt in zip_longest(*order) for row in dealt if row is not None)
 
 
-def _with_payloads(bits: Bits, fmt: Format, rng: np.random.Generator) -> Bits:
-    """Gives each NaN a random payload and sign."""
-    mask = fmt.storage.type(fmt.exponent_mask)
-    quiet = fmt.storage.type(1 << (fmt.precision - 2))
-    where = (bits & (mask | quiet)) == (mask | quiet)
-    if where.any():
-        sign = fmt.storage.type(1 << (fmt.width - 1))
-        drawn = rng.integers(0, 1 << (fmt.precision - 2), int(where.sum()), dtype=np.uint64).astype(fmt.storage)
-        signs = np.where(rng.random(len(drawn)) < 0.5, sign, fmt.storage.type(0))
-        bits[where] = mask | quiet | drawn | signs
-    return bits
-
-
+@dataclass
 class _Drawing:
     """Draws rows as float64 values. Rows are made only when they are asked for: wide rows cost milliseconds."""
 
-    def __init__(
-        self,
-        columns: int,
-        tile: int,
-        fmt: Format,
-        rng: np.random.Generator,
-        values: Sequence[float],
-        places: Sequence[int],
-    ) -> None:
-        self.columns = columns
-        self.fmt = fmt
-        self.rng = rng
+    columns: int
+    tile: int
+    fmt: Format
+    rng: np.random.Generator
+    values: Sequence[float]
+    places: Sequence[int]
+
+    def __post_init__(self) -> None:
         # A row of one tile is cut in four, as a program of several warps does.
-        self.tile = tile if tile < columns else max(1, columns // 4)
-        self.tiles = -(-columns // self.tile)
-        self.values = [float(v) for v in values if abs(v) <= fmt.max]
-        self.places = self._of_interest(places)
-        self._noise = 2.0 * rng.standard_normal(columns)
+        self.tile = max(1, self.tile if self.tile < self.columns else self.columns // 4)
+        self.tiles = -(-self.columns // self.tile)
+        self.places = self._of_interest(self.places)
+        self._noise = 2.0 * self.rng.standard_normal(self.columns)
 
     def structural(self) -> _Group:
         """The few rows that show most: peaks at the ends of tiles, growth and fall of the maximum, padding."""

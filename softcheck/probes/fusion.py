@@ -13,9 +13,10 @@ from triton.runtime.jit import JITFunction
 from oracles.formats import Bits, encode
 from softcheck.contract import Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import ordinary_rows, prefixed, same_bits
+from softcheck.probes.helpers import ordinary_rows, prefixed
 from softcheck.probes.judged import Judged, judged
 from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
+from softcheck.probes.same_bits import same_bits
 
 PROPERTY = "fusion_invariant"
 

@@ -1,4 +1,4 @@
-"""Helpers for most probes: ordinary rows, calls that never raise, and calls compared bit for bit."""
+"""Helpers for most probes: ordinary rows, calls that never raise, and what the judge finds in their answers."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from oracles.formats import Bits, Format, Values, bits_hex, decode, format_of
+from oracles.formats import Bits, Format, Values, decode
 from softcheck.calling.call import Called, Launched, Placed, Returned, call, call_on_device, place, to_bits, to_tensor
 from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.recipe import available_bytes
@@ -23,16 +23,12 @@ from softcheck.probes.space import contents
 from softcheck.variants.adapt import operands_of
 
 Answered = Called | Returned | Launched
-Kept = np.ndarray | None
-"""Elements of an answer that count: those of an array of bool, of a shape that fits; None for all."""
 
 _INTERPRETED_SHAPES = ((3, 129), (2, 600))
 _INTERPRETED_HEADS = ((3, 129), (1, 260))
 """Of heads, whose programs grow with the square of the columns."""
 _DEVICE_SHAPES = ((3, 129), (7, 513), (5, 1), (2, 1025), (33, 4097), (2, 32768))
 """Shapes for many probes: kernels that are specialised on the shape are then compiled once for all of them."""
-_REPEATS = 6
-"""Equal calls that must agree: one that has two answers by chance passes both for the cause of a difference in 1 of 4096 cases."""
 
 
 def shapes(setting: Setting) -> list[tuple[int, int]]:
@@ -147,100 +143,6 @@ def wrong_where_it_lies(
     return wrong_values(subject, bits, found, call, fmt)
 
 
-def differing(
-    kind: FindingKind, expected: Bits, found: Bits, fmt: Format, message: str, inputs: Bits | None = None
-) -> Violation | None:
-    """Returns a violation if two outputs of one shape, [..., numbers], differ in a bit, with the first such element.
-
-    All NaNs are alike. A row is one along the last dimension.
-    """
-    unequal = ~same_bits(expected, found, fmt)
-    if not unequal.any():
-        return None
-    at = int(np.argmax(unequal))
-    row, column = divmod(at, unequal.shape[-1])
-    # A number of a head belongs to no one element of the matrix.
-    input_bits = None if inputs is None or inputs.shape != found.shape else bits_hex(inputs.flat[at], fmt)
-    fmt = format_of(found, fmt)
-    return Violation(
-        kind,
-        f"{message}: {int(unequal.sum())} of {unequal.size} output elements, first at row {row}, column {column}: "
-        f"{bits_hex(found.flat[at], fmt)}, expected {bits_hex(expected.flat[at], fmt)} as before",
-        count=int(unequal.sum()),
-        row=row,
-        column=column,
-        input_bits=input_bits,
-        output_bits=bits_hex(found.flat[at], fmt),
-    )
-
-
-def same_bits(first: Bits, second: Bits, fmt: Format) -> np.ndarray:
-    """Returns where two arrays of bits agree, bool of their shape; two NaNs agree whatever their payload."""
-    same: np.ndarray = first == second
-    # Most outputs are equal throughout, and a test for NaN must decode every element.
-    return same if same.all() else same | (_is_nan(first, fmt) & _is_nan(second, fmt))
-
-
-def repeats(seen: Bits | None, again: Callable[[], Bits | None], fmt: Format, kept: Kept = None) -> bool:
-    """True if calls that are equal to one give its bits again, each time, where an element is ``kept``.
-
-    A kernel that varies by itself is not accused of what changes its answer. One that adds atomically may have two answers, and
-    gives the one that was seen every second time.
-    """
-    if seen is None:
-        return False
-    outputs = (again() for _ in range(_REPEATS))
-    return all(
-        output is not None and bool(same_bits(seen, output, fmt).all(where=True if kept is None else kept))
-        for output in outputs
-    )
-
-
-class Repeated:
-    """A call that can be made again; ``made`` is its outcome where it was made already."""
-
-    def __init__(self, make: Callable[[], Called], made: Called | None = None) -> None:
-        self.make, self._made = make, made
-
-    @property
-    def first(self) -> Called:
-        """The call, made once."""
-        if self._made is None:
-            self._made = self.make()
-        return self._made
-
-    def repeats(self, fmt: Format, kept: Kept = None) -> bool:
-        """True if it gives the same bits each time it is made again."""
-        return repeats(self.first.output, lambda: self.make().output, fmt, kept)
-
-
-def unlike(
-    one: Repeated,
-    other: Repeated,
-    kind: FindingKind,
-    message: str,
-    fmt: Format,
-    *,
-    kept: Kept = None,
-    inputs: Bits | None = None,
-) -> Outcome | None:
-    """Compares two calls that differ in what should not matter to the elements that are ``kept``.
-
-    Returns None if these have the same bits, or if one of the calls varies by itself, and else what ends the trial: a violation,
-    or that a call gave no answer.
-    """
-    for called in (one.first, other.first):
-        if called.output is None:
-            return stopped(called)
-    assert one.first.output is not None
-    assert other.first.output is not None
-    expected = one.first.output if kept is None else np.where(kept, one.first.output, other.first.output)
-    found = differing(kind, expected, other.first.output, fmt, message, inputs)
-    if found is None or not (one.repeats(fmt, kept) and other.repeats(fmt, kept)):
-        return None
-    return Outcome(violations=(found,))
-
-
 def prefixed(violations: Sequence[Violation], words: str, **way: str) -> tuple[Violation, ...]:
     """Puts the circumstances in front of the violations' messages, and those that have an axis among their facts."""
     return tuple(violation.told(words, **way) for violation in violations)
@@ -251,8 +153,3 @@ def free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return available_bytes() or 0
-
-
-def _is_nan(bits: Bits, fmt: Format) -> np.ndarray:
-    is_nan: np.ndarray = np.isnan(decode(bits, format_of(bits, fmt)))
-    return is_nan

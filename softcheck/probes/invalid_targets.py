@@ -16,9 +16,10 @@ from oracles.formats import decode, format_of
 from softcheck.calling.call import Called
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import Repeated, ordinary_rows, prefixed, unlike
+from softcheck.probes.helpers import ordinary_rows, prefixed
 from softcheck.probes.memory.guard_bands import CANARIES, ORDINARY, call_in_bands, on_host
 from softcheck.probes.outcome import Outcome
+from softcheck.probes.same_bits import Repeated, unlike
 
 _READ = (
     "for a target that is no column, -1 or the number of columns, the losses hang on memory beside the logits and the other operands, which "

@@ -186,28 +186,21 @@ class Calls:
             modified = () if is_unchanged else one.launched.modified()
             violations = (*modified, *one.launched.broken, *one.launched.changed)
             output = None if passes else next(read)
-            if output is not None and not self._passes_here(one, output):
+            if output is not None:
                 violations += self._wrong(one, output)
             found.append((one.size, one.judged(violations)))
         return found
-
-    def _passes_here(self, one: _Made, output: Bits) -> bool:
-        """True if a screen on the host passes all rows of a small output."""
-        fmt, host = self._subject.setting.fmt, torch.device("cpu")
-        is_looked_at = self._screens and self._is_small(one.launched)
-        return is_looked_at and bool(
-            screened(
-                self._subject, to_tensor(one.bits, fmt, host), to_tensor(output, format_of(output, fmt), host), fmt
-            ).all()
-        )
 
     def _wrong(self, made: _Made, output_bits: Bits) -> tuple[Violation, ...]:
         """Returns the judge's violations for an output that the screen does not pass."""
         subject, setting, bits = self._subject, self._subject.setting, made.bits
         launched, fmt = made.launched, setting.fmt
         x, output = launched.placed.view, launched.output
-        is_large = self._screens and bits.nbytes > self._echo_bytes
-        if output is None or (is_large and right_where_it_lies(subject, x, output, bits, output_bits, launched, fmt)):
+        assert output is not None
+        if self._is_small(launched):
+            host = torch.device("cpu")
+            x, output = to_tensor(bits, fmt, host), to_tensor(output_bits, format_of(output_bits, fmt), host)
+        if self._screens and right_where_it_lies(subject, x, output, bits, output_bits, launched, fmt):
             return ()
 
         def judge_bits(found: Bits, most: int | None = None) -> Measurement:

@@ -5,7 +5,7 @@ whatever stands in keys and values that it does not see: NaN and infinities too,
 whatever sinks other heads have.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,11 +18,11 @@ from softcheck.contract import FindingKind
 from softcheck.operations.heads import heads_first, split
 from softcheck.operations.operation import without_layout
 from softcheck.operations.ulp import Flags
-from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import Repeated, call_on, prefixed, same_bits, stopped, unlike
-from softcheck.probes.judged import judged
+from softcheck.probes.base import Setting, Subject
+from softcheck.probes.helpers import call_on, stopped
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.relations import ORDERS
+from softcheck.probes.same_bits import Repeated, SameBits, judged_beside, unlike
 from softcheck.variants.adapt import Adapted
 
 PROPERTY = "key_order_invariant"
@@ -43,32 +43,32 @@ Change = Callable[[str, torch.Tensor], torch.Tensor]
 """Returns another operand from its kind, such as ``k``, and the operand, which has the shape [batch, heads, length, ...] if it holds keys."""
 
 
-class _Keys(Probe):
-    def trials(self, setting: Setting) -> Sequence[Trial]:
-        known = setting.operation.parameters
-        if "keys" not in setting.operation.relations or not setting.takes(_columns(setting)):
-            return []
-        orders = [] if known["causal"] else _ORDERS[: 2 if setting.quick else None]
-        hides = known["causal"] or known["masked"]
-        contents = [name for name in _CONTENTS if name != "special" or known["ignores_nan"]] if hides else []
-        return [
-            *(Trial(f"order-{name}", partial(_in_order, name=name)) for name in orders),
-            *(Trial(f"hidden-{name}", partial(_with_others_hidden, name=name)) for name in contents),
-            *([Trial("sinks", _with_sinks_of_others)] if np.isfinite(known["sink"]) else []),
-        ]
-
-    def run(self, subject: Subject, trial: Trial) -> Outcome:
-        if not isinstance(subject.variant.function, Adapted):
-            return Outcome(skipped="the variant is called on the matrix itself, whose keys nobody can exchange")
-        bits = _rows(subject.setting)
-        before = _Changed(subject, bits)
-        if before.first.output is None:
-            return stopped(before.first)
-        outcome: Outcome = trial.parameters(subject, bits, before)
-        return outcome
+Way = Callable[["_Changed"], Iterator[Outcome | None]]
+"""Compares other calls with a call that has an answer."""
 
 
-PROBE = _Keys()
+def _ways(setting: Setting) -> Iterator[tuple[str, Way]]:
+    known = setting.operation.parameters
+    if "keys" not in setting.operation.relations or not setting.takes(_columns(setting)):
+        return
+    for name in () if known["causal"] else _ORDERS[: 2 if setting.quick else None]:
+        yield f"order-{name}", partial(_in_order, name=name)
+    for name in _CONTENTS if known["causal"] or known["masked"] else ():
+        if name != "special" or known["ignores_nan"]:
+            yield f"hidden-{name}", partial(_with_others_hidden, name=name)
+    if np.isfinite(known["sink"]):
+        yield "sinks", _with_sinks_of_others
+
+
+def _compared(subject: Subject, way: Way) -> Iterator[Outcome | None]:
+    if not isinstance(subject.variant.function, Adapted):
+        yield Outcome(skipped="the variant is called on the matrix itself, whose keys nobody can exchange")
+        return
+    before = _Changed(subject, _rows(subject.setting))
+    yield from way(before) if before.first.output is not None else [stopped(before.first)]
+
+
+PROBE = SameBits(_ways, _compared)
 
 
 def _columns(setting: Setting) -> int:
@@ -100,30 +100,28 @@ class _Changed(Repeated):
                     found[name] = change(kind, operand)
             return found
 
+        self.plain, self.bits = subject, bits
         self.subject = replace(subject, variant=subject.variant.changing(other))
         super().__init__(partial(call_on, self.subject, bits))
 
+    def beside(self, change: Change) -> "_Changed":
+        """Returns the same call with operands changed otherwise."""
+        return _Changed(self.plain, self.bits, change)
 
-def _in_order(subject: Subject, bits: Bits, before: Repeated, name: str) -> Outcome:
+
+def _in_order(before: _Changed, name: str) -> Iterator[Outcome | None]:
     """Judges a call on keys in another order by the answers of the keys as they were."""
-    fmt = subject.setting.fmt
+    setting = before.subject.setting
     words, order_of = ORDERS[name]
-    order = torch.from_numpy(order_of(decode(bits, fmt)[0], subject.setting.seed).copy()).to(subject.device)
-    ordered = _Changed(
-        subject, bits, lambda kind, part: part.index_select(_AXES[kind], order) if kind in _AXES else part
-    )
-    found = judged(ordered.subject, bits)
-    output = found.bits(fmt)
-    assert before.first.output is not None
-    properties = {} if output is None else {PROPERTY: bool(same_bits(before.first.output, output, fmt).all())}
-    return Outcome(
-        violations=prefixed(found.violations, f"keys and values {words}"), properties=properties, fatal=found.fatal
-    )
+    order = torch.from_numpy(order_of(decode(before.bits, setting.fmt)[0], setting.seed).copy())
+    order = order.to(before.subject.device)
+    ordered = before.beside(lambda kind, part: part.index_select(_AXES[kind], order) if kind in _AXES else part)
+    yield judged_beside(before.first, ordered.subject, before.bits, f"keys and values {words}", PROPERTY)
 
 
-def _with_others_hidden(subject: Subject, bits: Bits, before: Repeated, name: str) -> Outcome:
+def _with_others_hidden(before: _Changed, name: str) -> Iterator[Outcome | None]:
     """Compares the answers of queries that see none of the changed keys: those that no query of a head sees, and each half of the keys."""
-    fmt, operation = subject.setting.fmt, subject.variant.operation
+    fmt, operation, bits = before.subject.setting.fmt, before.subject.variant.operation, before.bits
     assert operation.logits is not None
     assert before.first.output is not None
     logits = operation.logits(decode(bits, fmt), fmt)[:, : bits.shape[1]]
@@ -132,15 +130,11 @@ def _with_others_hidden(subject: Subject, bits: Bits, before: Repeated, name: st
     late: Flags = np.broadcast_to(np.arange(bits.shape[1]) >= unseen.shape[2] // 2, hidden.shape)
     for where, keys in {"keys": hidden, "the later half of keys": late, "the earlier half of keys": ~late}.items():
         kept = (unseen | ~keys).all(axis=2)
-        if not (keys.any() and kept.any()):
-            continue
-        numbers = np.repeat(kept, before.first.output.shape[1] // kept.shape[1], axis=1)
-        message = f"queries' answers change with {_CONTENTS[name]} in {where} that they do not see"
-        after = _Changed(subject, bits, partial(_with, keys, name))
-        found = unlike(before, after, FindingKind.ROW_DEPENDENCE, message, fmt, kept=numbers)
-        if found is not None:
-            return found
-    return Outcome()
+        if keys.any() and kept.any():
+            numbers = np.repeat(kept, before.first.output.shape[1] // kept.shape[1], axis=1)
+            message = f"queries' answers change with {_CONTENTS[name]} in {where} that they do not see"
+            after = before.beside(partial(_with, keys, name))
+            yield unlike(before, after, FindingKind.ROW_DEPENDENCE, message, fmt, kept=numbers)
 
 
 def _with(keys: Flags, name: str, kind: str, part: torch.Tensor) -> torch.Tensor:
@@ -160,21 +154,20 @@ def _with(keys: Flags, name: str, kind: str, part: torch.Tensor) -> torch.Tensor
     return torch.where(chosen, others[name], part)
 
 
-def _with_sinks_of_others(subject: Subject, bits: Bits, _before: Repeated) -> Outcome:
+def _with_sinks_of_others(before: _Changed) -> Iterator[Outcome | None]:
     """Compares the answers of heads whose sinks alternate with those of heads that all have one sink or the other."""
-    fmt, rows, groups = subject.setting.fmt, len(bits), int(subject.variant.operation.parameters["groups"])
+    fmt, rows = before.subject.setting.fmt, len(before.bits)
+    groups = int(before.subject.variant.operation.parameters["groups"])
 
     def answers(steps: Callable[[torch.Tensor], torch.Tensor]) -> Repeated:
-        return _Changed(subject, bits, lambda kind, part: part + _HIGHER * steps(part) if kind == "sinks" else part)
+        return before.beside(lambda kind, part: part + _HIGHER * steps(part) if kind == "sinks" else part)
 
     mixed = answers(lambda sinks: torch.arange(len(sinks), device=sinks.device) % 2)
     if mixed.first.output is None:
-        return stopped(mixed.first)
+        yield stopped(mixed.first)
+        return
     of_query_heads = (np.arange(rows) % split(rows)[1])[:, None] * groups + np.arange(groups)
     is_high = np.repeat(of_query_heads % 2 == 1, mixed.first.output.shape[1] // groups, axis=1)
     message = "answers of heads change with the sinks of other heads"
     for steps, kept in ((torch.zeros_like, ~is_high), (torch.ones_like, is_high)):
-        found = unlike(answers(steps), mixed, FindingKind.ROW_DEPENDENCE, message, fmt, kept=kept)
-        if found is not None:
-            return found
-    return Outcome()
+        yield unlike(answers(steps), mixed, FindingKind.ROW_DEPENDENCE, message, fmt, kept=kept)

@@ -27,9 +27,9 @@ from softcheck.probes.outcome import NOTHING_TO_TRY, Conclusion, Outcome, Shown
 from softcheck.probes.registry import Effort, Slice
 from softcheck.probes.space import axes as ax
 from softcheck.probes.space import contents
-from softcheck.probes.space.attempts import Attempted, Attempts
+from softcheck.probes.space.attempts import Attempts
 from softcheck.probes.space.axes import WaySpace
-from softcheck.probes.space.backwards import OPERANDS, is_torchs_own, not_asked, with_leaves
+from softcheck.probes.space.backwards import OPERANDS, Attempted, is_torchs_own, not_asked, with_leaves
 from softcheck.probes.space.output_gradients import VARYING
 from softcheck.probes.space.plan import Plan
 from softcheck.probes.space.way import VALUES, Way, WayAxis
@@ -119,14 +119,16 @@ class Meetings(Probe):
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Makes the calls of one part, or one call."""
         space = _space_of(subject, self._only)
-        if not isinstance(space, Outcome) and self._part is not None and not self._has_own(space):
-            return Outcome(skipped=f"{NOTHING_TO_TRY}has no other value of {' or '.join(self._part.own)}")
         if isinstance(space, Outcome):
             is_told = space.violations and isinstance(trial.parameters, tuple) and trial.parameters[0]
             return Outcome() if is_told else space
+        own = self._part.own if self._part is not None else ("",)
+        # Of all operands' layouts one begins as they do.
+        if not any(axis.name.startswith(own) for axis in space.axes):
+            return Outcome(skipped=f"{NOTHING_TO_TRY}has no other value of {' or '.join(own)}")
         if not isinstance(trial.parameters, tuple):
-            attempts = Attempts(space, trial.parameters)
-            return _of_one(space, attempts, Way.parse(trial.label.removeprefix("plain"), space.axes))
+            part = _Part(space, Attempts(space, trial.parameters), is_asked=True)
+            return part.of_one(Way.parse(trial.label.removeprefix("plain"), space.axes))
         number, seed = trial.parameters
         plain, attempts = Way(((VALUES, str(_PLAIN_NUMBERS + number)),)), Attempts(space, seed)
         ways, left_out = self._plan(space, seed)
@@ -135,13 +137,8 @@ class Meetings(Probe):
             outcome,
             varied=tuple(sorted(attempts.varied)),
             note=next(iter(attempts.notes), space.note or left_out),
-            properties={"shared_masks": attempts.takes_shared_masks} if attempts.has_shared_masks else {},
+            properties={"shared_masks": all(attempts.shared_masks)} if attempts.shared_masks else {},
         )
-
-    def _has_own(self, space: WaySpace) -> bool:
-        """True if the function has one of the slice's own axes; of all operands' layouts one begins as they do."""
-        assert self._part is not None
-        return any(axis.name.startswith(self._part.own) for axis in space.axes)
 
     def calls(self, subject: Subject, trials: Sequence[Trial]) -> Sequence[str]:
         """Returns the ways of the plan, and what it leaves out."""
@@ -156,7 +153,10 @@ class Meetings(Probe):
     def _plan(self, space: WaySpace, seed: int) -> tuple[list[Way], str | None]:
         """Returns the ways of a plan, and words for what it leaves out."""
         setting = space.subject.setting
-        axes = tuple(a for a in space.axes if not self._only or a.name in self._only or self._is_of_operand(a.name))
+        only, of_operands = self._only, ax.OPERAND in self._only
+        axes = tuple(
+            a for a in space.axes if not only or a.name in only or (of_operands and a.name.startswith(ax.OPERAND))
+        )
         planned = tuple(axis for axis in axes if axis.is_planned)
         budget = BUDGETS[setting.effort]
         calls = budget.slow
@@ -176,9 +176,6 @@ class Meetings(Probe):
             left_out = plan.left_out()
             self._planned = key, ways, left_out and f"of {len(ways)} calls, {left_out}"
         return self._planned[1:]
-
-    def _is_of_operand(self, axis: str) -> bool:
-        return ax.OPERAND in self._only and axis.startswith(ax.OPERAND)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """Returns one finding for each set of axes that meet, the way of fewest values, unless fewer of these axes show one.
@@ -220,47 +217,55 @@ class _Part:
 
     def __post_init__(self) -> None:
         self._known: list[Way] = []
-        self._found: list[tuple[Way, Violation, str]] = []
+        self._found: list[tuple[Way, Violation]] = []
+        self._axes = {axis.name: axis for axis in self.space.axes}
 
     def of(self, ways: Sequence[Way]) -> Outcome:
         """Makes the calls of the ways, and ends where what a call left behind makes the plain one wrong."""
-        if not self.is_asked and not _is_right_as(self.attempts, self.plain):
+        if not self.is_asked and not self._is_right(self.plain):
             return Outcome(skipped="the plain call is wrong or refused, which is for cases to judge")
         last = Way()
         for planned in chain(ways, self._sought(len(ways))):
-            way = self._without_known(planned)
+            way = called = self._without_known(planned)
             attempted = self.attempts.make(way)
+            is_wrong = not attempted.fatal and attempted.fails
+            if is_wrong:
+                way, attempted = self._explain(way, attempted)
             if attempted.fatal:
                 return Outcome(violations=prefixed(attempted.violations, f"with {way.words}"), fatal=True)
-            if attempted.violations or attempted.refused:
-                fatal = self._explain(way, attempted)
-                if fatal is not None:
-                    return fatal
-                if not self.is_asked and not _is_right_as(self.attempts, self.plain):
-                    said = f"with plain values after a call with {last.words}, and right before it"
-                    made = self.attempts.make(self.plain)
-                    wrong = made.violations[:1] or tuple(filter(None, [made.refused]))
-                    return Outcome(
-                        violations=prefixed(wrong, said, before=f"a call with {last.words}"),
-                        ways=("plain",) * len(wrong),
-                    )
-            last = way
+            if is_wrong and not self.is_asked and (after := self.attempts.make(self.plain)).fails:
+                said = f"with plain values after a call with {last.words}, and right before it"
+                wrong = prefixed(after.faults[:1], said, before=f"a call with {last.words}")
+                return Outcome(violations=wrong, ways=("plain",) * len(wrong))
+            last = called
             if len(self._found) == _MOST_FOUND:
                 break
         return Outcome(
-            violations=tuple(_told(self.space, way, violation, right) for way, violation, right in self._found),
-            ways=tuple(str(way) for way, _, _ in self._found),
+            violations=tuple(violation for _, violation in self._found),
+            ways=tuple(str(way) for way, _ in self._found),
         )
+
+    def of_one(self, way: Way) -> Outcome:
+        """Judges one call, and says which of its circumstances a fault needs."""
+        outcome = self.of([way])
+        if outcome.violations or outcome.fatal:
+            return outcome
+        # The plain call, and an option alone, are nobody's meeting, and asked for all the same.
+        attempted = self.attempts.make(way)
+        told = prefixed(attempted.faults, f"with {way.words}", **dict(way.meeting.values))
+        return Outcome(violations=told, fatal=attempted.fatal)
+
+    def _is_right(self, way: Way) -> bool:
+        return not self.attempts.make(way).fails
 
     def _sought(self, planned: int) -> Iterator[Way]:
         """Yields ways in which conditions of the code would come out together that never did, each with a gradient too where there is one."""
         if self.is_asked:
             return
-        axes = self.space.axes
         # Each part seeks others.
         rng = np.random.default_rng(int(self.plain.get(VALUES, "0")))
-        ways = self.attempts.conditions.ways(axes, rng)
-        gradient = next((axis.values[1] for axis in axes if axis.name == ax.GRADIENT), None)
+        ways = self.attempts.conditions.ways(self.space.axes, rng)
+        gradient = self._axes[ax.GRADIENT].values[1] if ax.GRADIENT in self._axes else None
         for number, way in enumerate(islice(ways, int(planned * _SOUGHT))):
             numbered = Way((*way.values, (VALUES, str(_SOUGHT_NUMBERS + number))))
             both = numbered.having(ax.GRADIENT, gradient) if gradient and not way.get(ax.GRADIENT) else numbered
@@ -272,57 +277,108 @@ class _Part:
             way = way.without(held.values[-1][0])
         return way
 
-    def _explain(self, way: Way, attempted: Attempted) -> Outcome | None:
-        reduced = _reduced(self.space, self.attempts, way, attempted)
-        if reduced.fatal:
-            return Outcome(violations=prefixed(reduced.attempted.violations, f"with {reduced.way.words}"), fatal=True)
-        if not reduced.repeats:
-            return None
-        if reduced.way.meeting.values:
-            self._known.append(reduced.way.meeting)
-        found = _counts(self.space, self.attempts, reduced.way, reduced.attempted)
+    def _explain(self, way: Way, attempted: Attempted) -> tuple[Way, Attempted]:
+        """Keeps the smallest meeting that fails as a way does, if it is a fault. Returns the last call, which may be fatal."""
+        way, attempted = self._reduced(way, attempted)
+        if attempted.fatal or not attempted.fails:
+            return way, attempted
+        if way.meeting.values:
+            self._known.append(way.meeting)
+        found = self._counted(way, attempted)
         if found is not None:
-            way, smaller, right = _smallest(self.space, self.attempts, reduced)
-            self._found.append((way, _counts(self.space, self.attempts, way, smaller) or found, right))
-        return None
+            least, smaller, right = self._smallest(way, attempted)
+            alone = "right with any one of these as usual" if len(least.meeting.values) > 1 else "right as usual"
+            judged = judging(self.space, least)
+            everywhere = f"; {judged} judges it everywhere" if judged else ""
+            words = f"with {least.words} ({alone}{everywhere}{right and f', and at {right}'})"
+            told = (self._counted(least, smaller) or found).told(words, **dict(least.meeting.values))
+            self._found.append((least, told))
+        return way, attempted
 
+    def _reduced(self, way: Way, attempted: Attempted) -> tuple[Way, Attempted]:
+        """Leaves out one circumstance after the other, as long as a call fails in the same manner; the first repeats the way."""
+        is_wrong = bool(attempted.violations)
+        again = self.attempts.make(way)
+        if again.fatal or bool(again.violations) is not is_wrong or not again.fails:
+            return way, again if again.fatal else Attempted()
+        kinds = self._axes[ax.CONTENTS].values[1:] if ax.CONTENTS in self._axes else ()
+        asked_for, is_smaller = {way}, True
+        while is_smaller:
+            # What one circumstance hides, such as a NaN in the only row, shows once another is as usual: all are asked again.
+            is_smaller = False
+            for simpler in _simpler(way, kinds):
+                asked = simpler(way)
+                if asked in asked_for:
+                    continue
+                made = self.attempts.make(asked)
+                if made.fatal:
+                    return asked, made
+                asked_for.add(asked)
+                if made.fails and bool(made.violations) is is_wrong:
+                    way, again, is_smaller = asked, made, True
+        return way, again
 
-@dataclass(frozen=True, slots=True)
-class _Reduced:
-    """The smallest meeting that fails as a way does."""
-
-    way: Way
-    attempted: Attempted
-    repeats: bool
-    fatal: bool = False
-
-
-def _reduced(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted) -> _Reduced:
-    """Leaves out one circumstance after the other, as long as a call fails in the same manner."""
-    is_wrong = bool(attempted.violations)
-
-    def fails(made: Attempted) -> bool:
-        return bool(made.violations) if is_wrong else made.refused is not None and not made.violations
-
-    again = attempts.make(way)
-    if again.fatal or not fails(again):
-        return _Reduced(way, again, repeats=False, fatal=again.fatal)
-    kinds = next((axis.values[1:] for axis in space.axes if axis.name == ax.CONTENTS), ())
-    asked_for, is_smaller = {way}, True
-    while is_smaller:
-        # What one circumstance hides, such as a NaN in the only row, shows once another is as usual: all are asked again.
-        is_smaller = False
-        for simpler in _simpler(way, kinds):
-            asked = simpler(way)
-            if asked in asked_for:
+    def _smallest(self, way: Way, attempted: Attempted) -> tuple[Way, Attempted, str]:
+        """Returns the way with the least sizes that fail, and words for the next smaller ones, at which it is right."""
+        right = []
+        for name in (ax.COLUMNS, ax.ROWS):
+            if not way.get(name):
                 continue
-            made = attempts.make(asked)
-            if made.fatal:
-                return _Reduced(asked, made, repeats=True, fatal=True)
-            asked_for.add(asked)
-            if fails(made):
-                way, again, is_smaller = asked, made, True
-    return _Reduced(way, again, repeats=True)
+            failing, values = int(way.get(name)), map(int, self._axes[name].values)
+            passing = max((n for n in values if n < failing), default=0)
+            for _ in range(_HALVINGS):
+                if failing - passing < 2:
+                    break
+                middle = (failing + passing) // 2
+                made = self.attempts.make(way.having(name, str(middle)))
+                if made.fatal:
+                    break
+                if made.fails and bool(made.violations) == bool(attempted.violations):
+                    failing, attempted = middle, made
+                else:
+                    passing = middle
+            way = way.having(name, str(failing))
+            right += [f"{name} {passing}"] if passing else []
+        return way, attempted, ", ".join(right)
+
+    def _counted(self, way: Way, attempted: Attempted) -> Violation | None:
+        """Returns what is a fault of a meeting: wrong values, and a refusal where every circumstance is promised.
+
+        The plain call is for other probes to judge. An option counts alone where its meaning is known.
+        """
+        axes, met = self._axes, way.meeting.values
+        if not met:
+            return None
+        (first, value), is_alone = met[0], len(met) == 1
+        if is_alone and not axes[first].is_promised and not self._is_meant(axes[first], way):
+            if attempted.violations and first != ax.DIMS:
+                self.attempts.notes.append(
+                    f"with {way.words} the answers are none that the name promises; {judging(self.space, way)} judges them all the same"
+                )
+            return None
+        # A function need not take one mask for several rows.
+        others = [words for words in TAKEN_ONCE if words != way.get(ax.SHARED_MASK)]
+        if way.get(ax.SHARED_MASK) and not any(self._is_right(way.having(ax.SHARED_MASK, words)) for words in others):
+            return None
+        if attempted.violations:
+            return attempted.violations[0]
+        is_promised = all(
+            (name in _PROMISED and axes[name].is_promised) or name.startswith(ax.OPERAND) for name, _ in met
+        )
+        is_asked = not is_alone or (first in _PROMISED_ALONE and ax.OVER not in value)
+        is_answer = attempted.refused is not None and attempted.refused.kind is not FindingKind.RAISED
+        is_own = is_alone and (first in (*ax.OWN, ax.BEFORE) or ax.OVER in value)
+        return attempted.refused if (is_promised and is_asked) or (is_answer and is_own) else None
+
+    def _is_meant(self, axis: WayAxis, way: Way) -> bool:
+        """True if a value of one axis that nobody promises has one meaning, or if another value of it, or a small matrix, is right."""
+        if axis.name == ax.DIMS:
+            return ax.OVER in way.get(ax.DIMS)
+        if axis.name in (ax.CALL, *ax.HEADS, *ax.OWN) or has_one_meaning(self.space.subject, axis.name):
+            return True
+        others = [way.having(axis.name, value) for value in axis.values[1:] if value != way.get(axis.name)]
+        small = way.having(ax.COLUMNS, _SMALL[1]).having(ax.ROWS, _SMALL[0])
+        return any(map(self._is_right, (*others, small)))
 
 
 def _simpler(way: Way, kinds: Sequence[str]) -> Iterator[Callable[[Way], Way]]:
@@ -355,99 +411,12 @@ def _of_kind(way: Way, kind: str) -> Way:
     return way.without(ax.OTHERS).having(ax.CONTENTS, kind) if is_of_several else way
 
 
-def _counts(space: WaySpace, attempts: Attempts, way: Way, attempted: Attempted) -> Violation | None:
-    """Returns what is a fault of a meeting: wrong values, and a refusal where every circumstance is promised.
-
-    The plain call is for other probes to judge. An option counts alone where its meaning is known.
-    """
-    axes, met = {axis.name: axis for axis in space.axes}, way.meeting.values
-    if not met:
-        return None
-    if len(met) == 1 and not axes[met[0][0]].is_promised and not _is_meant(space, attempts, axes[met[0][0]], way):
-        if attempted.violations and met[0][0] != ax.DIMS:
-            attempts.notes.append(
-                f"with {way.words} the answers are none that the name promises; {judging(space, way)} judges them all the same"
-            )
-        return None
-    if way.get(ax.SHARED_MASK) and not _takes_one_mask(attempts, way):
-        return None
-    if attempted.violations:
-        return attempted.violations[0]
-    is_promised = all((name in _PROMISED and axes[name].is_promised) or name.startswith(ax.OPERAND) for name, _ in met)
-    is_asked = len(met) > 1 or (met[0][0] in _PROMISED_ALONE and ax.OVER not in met[0][1])
-    is_answer = attempted.refused is not None and attempted.refused.kind is not FindingKind.RAISED
-    is_own = len(met) == 1 and (met[0][0] in (*ax.OWN, ax.BEFORE) or ax.OVER in met[0][1])
-    return attempted.refused if (is_promised and is_asked) or (is_answer and is_own) else None
-
-
-def _takes_one_mask(attempts: Attempts, way: Way) -> bool:
-    """True if one mask for several rows is right in some way: a function need not take one."""
-    others = (words for words in TAKEN_ONCE if words != way.get(ax.SHARED_MASK))
-    return any(_is_right_as(attempts, way.having(ax.SHARED_MASK, words)) for words in others)
-
-
-def _is_meant(space: WaySpace, attempts: Attempts, axis: WayAxis, way: Way) -> bool:
-    """True if a value of one axis that nobody promises has one meaning, or if another value of it, or a small matrix, is right."""
-    if axis.name == ax.DIMS:
-        return ax.OVER in way.get(ax.DIMS)
-    if axis.name in (ax.CALL, *ax.HEADS, *ax.OWN) or has_one_meaning(space.subject, axis.name):
-        return True
-    others = [way.having(axis.name, value) for value in axis.values[1:] if value != way.get(axis.name)]
-    small = way.having(ax.COLUMNS, _SMALL[1]).having(ax.ROWS, _SMALL[0])
-    return any(_is_right_as(attempts, each) for each in (*others, small))
-
-
 def judging(space: WaySpace, way: Way) -> str:
     """Returns the options of a command that judges a way's options everywhere; an empty text for a way without any."""
     given = dict(way.values)
     words = in_words(space.declared(given))
     call = f"--call '{given[ax.CALL].replace(';', ',').replace(':', '=')}'" if ax.CALL in given else ""
     return f"--declare {words}" if words else call
-
-
-def _smallest(space: WaySpace, attempts: Attempts, reduced: _Reduced) -> tuple[Way, Attempted, str]:
-    """Returns the way with the least sizes that fail, and words for the next smaller ones, at which it is right."""
-    way, attempted, right = reduced.way, reduced.attempted, []
-    for name in (ax.COLUMNS, ax.ROWS):
-        if not way.get(name):
-            continue
-        values = next(axis.values for axis in space.axes if axis.name == name)
-        failing, passing = int(way.get(name)), max((n for n in map(int, values) if n < int(way.get(name))), default=0)
-        for _ in range(_HALVINGS):
-            if failing - passing < 2:
-                break
-            middle = (failing + passing) // 2
-            made = attempts.make(way.having(name, str(middle)))
-            if made.fatal:
-                break
-            if bool(made.violations) == bool(attempted.violations) and (made.violations or made.refused):
-                failing, attempted = middle, made
-            else:
-                passing = middle
-        way = way.having(name, str(failing))
-        right += [f"{name} {passing}"] if passing else []
-    return way, attempted, ", ".join(right)
-
-
-def _told(space: WaySpace, way: Way, violation: Violation, right: str) -> Violation:
-    alone = "right with any one of these as usual" if len(way.meeting.values) > 1 else "right as usual"
-    judged = judging(space, way)
-    everywhere = f"; {judged} judges it everywhere" if judged else ""
-    return violation.told(
-        f"with {way.words} ({alone}{everywhere}{right and f', and at {right}'})", **dict(way.meeting.values)
-    )
-
-
-def _of_one(space: WaySpace, attempts: Attempts, way: Way) -> Outcome:
-    """Judges one call, and says which of its circumstances a fault needs."""
-    part = _Part(space, attempts, is_asked=True)
-    outcome = part.of([way])
-    if outcome.violations or outcome.fatal:
-        return outcome
-    # The plain call, and an option alone, are nobody's meeting, and asked for all the same.
-    attempted = attempts.make(way)
-    found = attempted.violations or (() if attempted.refused is None else (attempted.refused,))
-    return Outcome(violations=prefixed(found, f"with {way.words}", **dict(way.meeting.values)), fatal=attempted.fatal)
 
 
 def _space_of(subject: Subject, only: Collection[str] = ()) -> WaySpace | Outcome:
@@ -463,12 +432,12 @@ def _space_of(subject: Subject, only: Collection[str] = ()) -> WaySpace | Outcom
             # Their pruning may leave others for wide rows.
             call_on(subject, ordinary_rows(1, _WIDE, setting.fmt, setting.seed))
     carried = _carried(subject, bits)
-    if isinstance(carried, Outcome) and (carried.violations or carried.fatal):
-        return carried
-    if ax.GRADIENT in only and (isinstance(carried, Outcome) or not carried.carries_gradient):
+    if isinstance(carried, Attempted) and (carried.fatal or not carried.note):
+        return Outcome(violations=carried.faults, note=carried.note, fatal=carried.fatal)
+    if ax.GRADIENT in only and (isinstance(carried, Attempted) or not carried.carries_gradient):
         return Outcome(skipped=carried.note or f"{NOTHING_TO_TRY}its answer carries no gradient")
     space = replace(
-        WaySpace(subject, note=carried.note) if isinstance(carried, Outcome) else carried,
+        WaySpace(subject, note=carried.note) if isinstance(carried, Attempted) else carried,
         taken_dimensions=ax.MOST_DIMENSIONS,
         configurations=(*configurations,),
     )
@@ -479,23 +448,14 @@ def _is_right(space: WaySpace, dimensions: int) -> bool:
     """True if the code has to do with numbers of dimensions, and the answer for ordinary rows of so many is right."""
     has_to_do = any(map(space.source.mentions, _OF_DIMENSIONS))
     is_due = has_to_do or dimensions <= space.subject.setting.declaration.dimensions
-    way = Way(((ax.DIMS, str(dimensions)),))
-    return (
-        is_due
-        and dimensions <= space.most_dimensions
-        and _is_right_as(Attempts(space, space.subject.setting.seed), way)
-    )
+    attempts, way = Attempts(space, space.subject.setting.seed), Way(((ax.DIMS, str(dimensions)),))
+    return is_due and dimensions <= space.most_dimensions and not attempts.make(way).fails
 
 
-def _is_right_as(attempts: Attempts, way: Way) -> bool:
-    attempted = attempts.make(way)
-    return not attempted.violations and attempted.refused is None
-
-
-def _carried(subject: Subject, bits: Bits) -> WaySpace | Outcome:
+def _carried(subject: Subject, bits: Bits) -> WaySpace | Attempted:
     """Returns the space of a function by the gradient that its answer carries where the input, or each operand, requires one.
 
-    Returns an outcome where gradients are promised, and there are none.
+    Returns what is wrong, or a note, where there are none.
     """
     setting, function, operation = subject.setting, subject.variant.function, subject.variant.operation
     is_judged = operation.operand_gradients is not None or operation.gradient is not None

@@ -4,7 +4,7 @@ The predicate summarises what was tried and proves nothing about other sizes: am
 failing ones.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, groupby, takewhile
 from typing import NamedTuple
 
@@ -41,6 +41,32 @@ class Shape(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.rows} x {self.columns}"
+
+
+RIGHT = "right"
+"""The name of shapes that broke no promise, beside the kinds of findings."""
+REFUSED = "refused"
+"""The name of shapes that a variant turned down, where that is a limit of sizes and no finding."""
+
+
+def by_kind(
+    judged: Iterable[tuple[int, int]], failing: Iterable[tuple[str, Iterable[tuple[int, int]]]]
+) -> dict[str, str]:
+    """Writes the shapes that broke a promise by its kind, and all others as right. Kinds without shapes are left out."""
+    found = {str(kind): frozenset(shapes) for kind, shapes in failing}
+    right = frozenset(judged).difference(*found.values())
+    return {kind: written(shapes) for kind, shapes in {**found, RIGHT: right}.items() if shapes}
+
+
+def written(shapes: Iterable[tuple[int, int]]) -> str:
+    """Writes shapes in order, each once: as ``2x129``, and neighbouring widths of as many rows as ``2x1-1100``."""
+    runs: list[tuple[int, int, int]] = []
+    for rows, columns in sorted(set(shapes)):
+        if runs and runs[-1][0] == rows and runs[-1][2] == columns - 1:
+            runs[-1] = (rows, runs[-1][1], columns)
+        else:
+            runs.append((rows, columns, columns))
+    return " ".join(f"{rows}x{first}" if first == last else f"{rows}x{first}-{last}" for rows, first, last in runs)
 
 
 def where_of(tried: Collection[Shape], failing: Collection[Shape], of: Measure | None = None) -> Where:

@@ -4,7 +4,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice, zip_longest
+from itertools import islice, zip_longest
 
 from softcheck.probes.base import Subject
 from softcheck.probes.outcome import SeenRegime
@@ -12,7 +12,7 @@ from softcheck.probes.predicate import EVERYWHERE, Shape, shapes_where
 from softcheck.probes.shape_plan import ROW_COUNTS, WIDTHS_OF_MODELS, Space, interleaved
 from softcheck.probes.walk import Stop
 from softcheck.variants.exploration import explore
-from softcheck.variants.signatures import CallPath, GridSize, Launch, LaunchConstant, Rule, rules_of
+from softcheck.variants.signatures import CallPath, LaunchNumber, rules_of
 from softcheck.variants.source import Source
 
 _CALLS, _LEAST_SHARE = 6000, 0.2
@@ -24,7 +24,7 @@ _MOST_MODULI = 12
 _MOST_MULTIPLE = 7
 
 
-_OF_ITS_OWN = GridSize(None)
+_OF_ITS_OWN = LaunchNumber("", None)
 """A grid that follows no size, and varies."""
 
 
@@ -140,32 +140,33 @@ def _coupled(source: Source, space: Space) -> list[Shape]:
 
 def _regimes(found: Mapping[Shape, CallPath]) -> list[Regime]:
     """Groups shapes whose paths differ in no number but by chance: a number is of the rule that explains most calls."""
-    kinds = {shape: (_without_numbers(path), tuple[Rule, ...]()) for shape, path in found.items()}
-    rules = {shape: _rules(shape, path) for shape, path in found.items()}
+    kinds = {shape: (_without_numbers(path), tuple[LaunchNumber, ...]()) for shape, path in found.items()}
+    rules = {shape: [each for one in path.launches for each in rules_of(one, shape)] for shape, path in found.items()}
     for number in range(max(map(len, rules.values()), default=0)):
         of_number = {shape: each[number] for shape, each in rules.items() if number < len(each)}
         # Of the rules that give a number the first is the simplest.
         explained = Counter((kinds[shape], each[0]) for shape, each in of_number.items())
-        unruled: dict[object, set[Rule]] = defaultdict(set)
+        unruled: dict[object, set[LaunchNumber]] = defaultdict(set)
         for shape, each in of_number.items():
-            unruled[kinds[shape]] |= {each[0]} if len(each) == 1 and isinstance(each[0], GridSize) else set()
-        chosen = {}
+            unruled[kinds[shape]] |= {each[0]} if len(each) == 1 and not each[0].name else set()
         for shape, each in of_number.items():
-            counts = [explained[kinds[shape], rule] for rule in each]
             # A grid that follows no size, and varies, has no number.
             is_varying = len(each) == 1 and len(unruled[kinds[shape]]) > 1
-            chosen[shape] = _OF_ITS_OWN if is_varying else each[counts.index(max(counts))]
-        kinds |= {shape: (kinds[shape][0], (*kinds[shape][1], rule)) for shape, rule in chosen.items()}
-    joined: dict[tuple[object, tuple[Rule, ...]], list[Shape]] = defaultdict(list)
+            chosen = _OF_ITS_OWN if is_varying else max(each, key=lambda rule: explained[kinds[shape], rule])
+            of_number[shape] = [chosen]
+        kinds |= {shape: (kinds[shape][0], (*kinds[shape][1], each[0])) for shape, each in of_number.items()}
+    joined: dict[tuple[object, tuple[LaunchNumber, ...]], list[Shape]] = defaultdict(list)
     for shape, kind in kinds.items():
         joined[kind].append(shape)
     regimes = []
     for (_, told), unsorted in joined.items():
-        shapes = sorted(unsorted, key=lambda shape: (shape.elements, shape))
+        shapes, left = sorted(unsorted, key=lambda shape: (shape.elements, shape)), iter(told)
         path = found[shapes[0]]
         where = shapes_where(list(found), set(shapes)) if len(joined) > 1 else EVERYWHERE
-        launches = _told(path.launches, told)
-        tiles = [c.value for launch in launches for c in launch.constants if c.follows is None]
+        launches = dict.fromkeys(
+            launch._replace(numbers=tuple(islice(left, len(launch.numbers)))) for launch in path.launches
+        )
+        tiles = [number.value for launch in launches for number in launch.numbers if number.name and not number.rule]
         seen = SeenRegime(
             words="all shapes" if where == EVERYWHERE else where.words(),
             where=where,
@@ -186,25 +187,9 @@ def _regimes(found: Mapping[Shape, CallPath]) -> list[Regime]:
 
 
 def _programs(path: CallPath) -> int:
-    return sum(math.prod(size.value or 1 for size in launch.grid) for launch in path.launches)
+    return sum(math.prod(int(size.value or 1) for size in launch.grid) for launch in path.launches)
 
 
 def _without_numbers(path: CallPath) -> tuple[object, ...]:
-    launches = tuple(
-        (launch.kernel, tuple(c.name for c in launch.constants), len(launch.grid)) for launch in path.launches
-    )
+    launches = tuple((launch.kernel, tuple(number.name for number in launch.numbers)) for launch in path.launches)
     return launches, path.lines, path.branches, path.operations
-
-
-def _rules(shape: Shape, path: CallPath) -> list[list[Rule]]:
-    return list(chain.from_iterable(rules_of(launch, shape) for launch in path.launches))
-
-
-def _told(launches: Sequence[Launch], rules: Sequence[Rule]) -> tuple[Launch, ...]:
-    """Returns launches with these rules in place of their numbers, each once."""
-    left, told = iter(rules), []
-    for launch in launches:
-        constants = tuple(rule for rule in islice(left, len(launch.constants)) if isinstance(rule, LaunchConstant))
-        grid = tuple(rule for rule in islice(left, len(launch.grid)) if isinstance(rule, GridSize))
-        told.append(launch._replace(constants=constants, grid=grid))
-    return tuple(dict.fromkeys(told))

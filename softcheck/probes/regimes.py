@@ -23,7 +23,7 @@ from softcheck.probes.outcome import Conclusion, Outcome, SeenRegime
 from softcheck.probes.predicate import Shape
 from softcheck.probes.regime_map import Regime, in_regimes, paths_of, regimes_of
 from softcheck.probes.shape_plan import Space
-from softcheck.probes.sweep import Done, concluded
+from softcheck.probes.sweeps import Done, concluded
 from softcheck.probes.walk import Stop, Walk
 from softcheck.variants import executed
 from softcheck.variants.coverage import code_branches, code_lines

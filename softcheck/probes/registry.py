@@ -18,8 +18,7 @@ PROBES: dict[str, str] = {
     "sizes": "widths 1 to 1100, around powers of two to 2^17, and to 2^20: which of them fail, as a predicate",
     "regimes": "adversarial rows at the sizes that a kernel's source names: widths, tiles, row counts, elements, magnitudes",
     "grid_limits": "0 rows, 65535, 65536 and 2^20 + 1 rows: the limits of launch grids",
-    "shapes": "1 to 2^20 rows in every layout, wide rows in every layout, 2^24 elements in rows of 1 to 8",
-    "batches": "means and sums of losses over other numbers of rows",
+    "shapes": "1 to 4097 rows around tiles of rows, and 2^24 elements and rows in rows of 1 to 8",
     "determinism": "repeated calls, calls under load and on another stream, bit for bit",
     "histories": "calls after, beside and in the circumstances of others: modes, threads, streams, graphs, failures",
     "batch_invariance": "a row alone, first, last and in batches of other sizes: the same bits",
@@ -38,9 +37,13 @@ PROBES: dict[str, str] = {
 ``PROBE``, unless another place is named for it."""
 
 _PLACES: dict[str, str] = {
-    **{name: f"relations:{name.upper()}" for name in ("batch_invariance", "shifts", "permutations", "appended_masks")},
-    **{name: f"memory.{name}" for name in ("guard_bands", "page_ends", "unwritten", "addresses")},
-    **{name: f"sweeps:{name.upper()}" for name in ("sizes", "grid_limits", "shapes", "batches")},
+    **{name: f"equal_calls:{name.upper()}" for name in ("determinism", "unwritten", "input_untouched")},
+    **{
+        name: f"relations:{name.upper()}"
+        for name in ("batch_invariance", "neighbours", "shifts", "permutations", "appended_masks")
+    },
+    **{name: f"memory.{name}" for name in ("guard_bands", "page_ends", "addresses")},
+    **{name: f"sweeps:{name.upper()}" for name in ("sizes", "grid_limits", "shapes")},
     "histories": "histories.search",
 }
 """Modules and constants of probes that share a module, or stand in a folder."""
@@ -93,6 +96,7 @@ SLICES: dict[str, Slice] = {
         ("rows like",),
         ("columns", "rows"),
     ),
+    "batches": Slice("means and sums of losses over other numbers of rows", ("rows",), ("contents",)),
     "launch_options": Slice(
         "num_warps from 1 to 16, and splits from 1 to 7, where they can be passed, and each configuration of autotuned kernels",
         ("num_warps", "splits", "configuration"),

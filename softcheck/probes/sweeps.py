@@ -1,30 +1,26 @@
 """Probes over sizes, as a table of sweeps: the shapes that each tries, the rows that it puts there, and what varies.
 
 ``sizes`` tries every width from 1 to 1100, widths around powers of two up to 2^17, and wide rows up to 2^20. ``grid_limits`` tries row
-counts around the limits of grids (65535 in y and z) and of persistent grids, and 0 rows. ``shapes`` tries row counts and wide rows in
-every layout; a width that is wrong in three packed rows is left to ``sizes``, and a layout that is wrong in three rows of 129 columns to
-``meetings``. ``batches`` tries means and sums over matrices of other row counts than the cases have: losses are added up in chunks, in
-partial sums or by programs of several rows each, and what is left over may count for too much or too little.
+counts around the limits of grids (65535 in y and z) and of persistent grids, and 0 rows. ``shapes`` tries row counts around tiles of
+rows, and very many short rows; a width that is wrong in three rows is left to ``sizes``. Row counts meet layouts in ``meetings``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
-from oracles.formats import Bits, decode, encode
-from softcheck.cases.case import PACKED, Layout
-from softcheck.cases.matrix_layouts import strided_layouts
-from softcheck.facts import Measure
-from softcheck.operations.targets import in_rows
+from oracles.formats import Bits
+from softcheck.contract import FindingKind
+from softcheck.facts import Measure, Sweep
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.outcome import Conclusion, Outcome
-from softcheck.probes.predicate import Shape
-from softcheck.probes.shape_plan import ROW_COUNTS, interleaved
-from softcheck.probes.space.contents import edge_rows, ordinary_rows, unlike_rows
-from softcheck.probes.sweep import Done, concluded
-from softcheck.probes.walk import Purse, Stop, Walk
-from softcheck.variants.source import source_of
+from softcheck.probes.outcome import Conclusion, Outcome, Shown
+from softcheck.probes.predicate import Shape, where_of
+from softcheck.probes.space.contents import unlike_rows
+from softcheck.probes.walk import Purse, Stop, Walk, merged
+
+Done = Sequence[tuple[Trial, Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +29,11 @@ class Series:
 
     needed: tuple[Shape, ...]
     dispensable: tuple[Shape, ...] = ()
-    layout: str = "packed"
-    of_source: bool = False
-    """True for the row counts that the variant's source suggests, beside these."""
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
         """All of them."""
         return (*self.needed, *self.dispensable)
-
-    def placing(self, shape: Shape) -> Layout:
-        """Returns how a matrix of this shape lies."""
-        return {"packed": PACKED, "offset": Layout(offset=1), **strided_layouts(*shape)}[self.layout]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,52 +45,39 @@ class SweepProbe(Probe):
     """The word for several sizes."""
     plan: Callable[[Setting], Iterable[tuple[str, Series]]]
     """Returns the trials by label."""
-    rows: Callable[[Setting, Shape, str], Iterable[Bits]]
-    """Makes the inputs of one shape in a layout."""
+    rows: Callable[[Setting, Shape], Iterable[Bits]]
+    """Makes the inputs of one shape."""
     budget: int
     budget_interpreted: int
     """Cost of the dispensable shapes of one trial."""
     beside: Callable[[Setting, Shape], Sequence[Shape]] = lambda _setting, _shape: ()
     """Returns the shapes in which a wrong one, and the next right one, are tried again: a line through it."""
-    left_to_others: Callable[[Series], Sequence[Series]] = lambda _series: ()
-    """Returns what others find: a trial that is wrong there too has no finding."""
-    tells_layouts: bool = False
-    one_by_one: bool = False
+    left_to_others: Shape | None = None
+    """A shape that another probe tries too: what is wrong there is no finding of this one."""
 
     def trials(self, setting: Setting) -> Sequence[Trial]:
         """Returns a trial for each series of the plan."""
         return [Trial(label, series) for label, series in dict(self.plan(setting)).items()]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Judges calls at each shape. What is wrong in what other probes try too is theirs."""
-        series: Series = trial.parameters
-        outcome = self._walked(subject, series)
-        if outcome.violations and not outcome.fatal:
-            known = self.left_to_others(series)
-            if any(self._walked(subject, each, is_known=True).violations for each in known):
-                return Outcome()
-        return outcome
-
-    def _walked(self, subject: Subject, series: Series, *, is_known: bool = False) -> Outcome:
-        setting = subject.setting
-        dispensable = (*series.dispensable, *(_of_source(subject) if series.of_source else ()))
+        """Judges calls at each shape."""
+        setting, series = subject.setting, trial.parameters
         walk = Walk(
             subject,
-            lambda point: self.rows(setting, point.shape, series.layout),
+            lambda point: self.rows(setting, point.shape),
             (self.budget if setting.on_gpu else self.budget_interpreted) * setting.time_share,
-            layout=series.placing,
-            beside=lambda shape: () if is_known else [self.beside(setting, shape)],
-            one_by_one=self.one_by_one,
+            beside=lambda shape: [self.beside(setting, shape)],
             # Not all of what a head takes more of is as dear as a logit.
             weight=max(1.0, setting.operation.per_logit(_USUAL) / 4),
         )
-        purses: tuple[tuple[Purse, Sequence[Shape]], ...] = (("needed", series.needed), ("usual", dispensable))
-        return walk.of(Stop(shape, purse) for purse, shapes in purses for shape in shapes)
+        purses: tuple[tuple[Purse, Sequence[Shape]], ...] = (("needed", series.needed), ("usual", series.dispensable))
+        outcome = walk.of(Stop(shape, purse) for purse, shapes in purses for shape in shapes)
+        is_known = any(self.left_to_others in shapes for shapes in outcome.failing.values())
+        return Outcome() if is_known and not outcome.fatal else outcome
 
     def conclude(self, done: Done) -> Conclusion:
         """Returns one finding per kind, with the sizes that show it as a predicate."""
-        layout_of: Callable[[Trial], str] = lambda trial: trial.parameters.layout if self.tells_layouts else ""  # noqa: E731
-        return concluded(done, self.of, self.named, layout_of)
+        return concluded(done, self.of, self.named)
 
 
 _DENSE_TO, _BATCH = 1100, 100
@@ -140,13 +116,11 @@ def _rows_at(setting: Setting, columns: int) -> int:
     return 2 if not setting.on_gpu or setting.dtype == "float64" or columns > _POWERS[-1] else 4
 
 
-def _edges(setting: Setting, shape: Shape, _layout: str) -> Iterator[Bits]:
-    """In fewer rows than usual each of the adversarial ones is tried; in more also the same under other seeds."""
-    base = _rows_at(setting, shape.columns)
-    seeds = range(setting.seed, setting.seed + -(-shape.rows // base))
-    rows = np.concatenate([edge_rows(shape.columns, setting.fmt, rows=base, seed=seed) for seed in seeds])
-    for first in range(0, base, shape.rows):
-        yield np.ascontiguousarray(rows[first : first + shape.rows])
+def _in_parts(setting: Setting, shape: Shape) -> Iterator[Bits]:
+    """In fewer rows than usual each of the usual ones is tried."""
+    usual = _rows_at(setting, shape.columns)
+    rows = unlike_rows(max(usual, shape.rows), shape.columns, setting.fmt, setting.seed)
+    yield from (rows[first : first + shape.rows] for first in range(0, usual, shape.rows))
 
 
 def _in_other_rows(setting: Setting, shape: Shape) -> list[Shape]:
@@ -184,51 +158,26 @@ _FEWEST, _AROUND_16 = (1, 2, 3), (17, 15, 16)
 _MORE = (33, 129, 65, 32, 64, 31, 63, 128, 127, 257, 256, 1025)
 """Row counts around tiles of rows, those first that show most: one more than whole tiles."""
 _MANY = (4097, 4095, 4096)
-_VERY_MANY = (65535, 65536, 65537, 2**20)
 _USUAL, _KNOWN_ROWS = 129, 3
-_WIDE, _WIDE_ON_GPU = (1100, 2500), (2050, 8193)
-_WHOLE = (640, 4096)
-"""Widths of whole vectors, tried with rows that do not begin at whole vectors: a kernel may ask for the width alone."""
 _OTHER_WIDTHS = (2, 64, _USUAL, 300, 1100)
-_LAYOUTS = ("transposed", "row-step", "column-slice", "every-second-column", "expanded-rows")
 _MOST_ELEMENTS = 2**24
+_TALL = Shape(_MOST_ELEMENTS + 1025, 3)
+"""More rows than float32 has consecutive whole numbers."""
 
 
 def _row_counts(setting: Setting) -> Iterator[tuple[str, Series]]:
-    """Few rows, tiles of rows and their neighbours, very many rows, and wide rows, in every layout.
-
-    Each layout begins with another dispensable count, so that a slow kernel meets all of them in some layout.
-    """
-    strided = _LAYOUTS if "strided" in setting.declaration.layouts else ()
-    # The rows of heads' operands lie apart wherever the matrix is not packed.
-    layouts = ["packed", *strided[:1]] if setting.has_heads else ["packed", "offset", *strided]
+    """Few rows, tiles of rows and their neighbours, and 2^24 elements in short rows."""
     is_long, quick = setting.dtype == "float64", setting.quick
-    has_more = setting.on_gpu and not (is_long or quick)
-    for number, layout in enumerate(layouts):
-        more = [*_MORE[number % 7 :], *_MORE[: number % 7]]
+    if setting.takes(_USUAL):
         # Of float64 the numpy judge takes seconds for a million elements.
-        more += _MANY if not is_long and (setting.on_gpu or layout == "packed") else ()
-        more = [*(_drawn(setting) if layout == "packed" else ()), *more]
-        yield from _series(setting, layout, _USUAL, _FEWEST, (*_AROUND_16, *(() if quick else more)))
-        for columns in _WIDE_ON_GPU if setting.on_gpu else _WIDE:
-            yield from _series(setting, layout, columns, _FEWEST)
-        if has_more:
-            yield from _series(setting, layout, _FIVE, setting.held(_VERY_MANY, _FIVE))
-    if strided and not setting.has_heads:
-        for columns in _WHOLE:
-            yield from _series(setting, "padded-by-1", columns, _FEWEST)
-    for columns in range(1, 9) if has_more else ():
-        # Of heads, which are fewer, the largest number may be there already.
-        yield from _series(setting, "packed", columns, [setting.fewer(_MOST_ELEMENTS // columns, columns)])
-
-
-def _series(
-    setting: Setting, layout: str, columns: int, needed: Sequence[int], dispensable: Sequence[int] = ()
-) -> Iterator[tuple[str, Series]]:
-    if setting.takes(columns):
-        low, high = min((*needed, *dispensable)), max((*needed, *dispensable))
-        asked, more = (tuple(Shape(rows, columns) for rows in counts) for counts in (needed, dispensable))
-        yield f"{layout}-{low if low == high else f'{low}-to-{high}'}x{columns}", Series(asked, more, layout)
+        more = [] if quick else [*_drawn(setting), *_MORE, *(() if is_long else _MANY)]
+        few, others = ([Shape(rows, _USUAL) for rows in counts] for counts in (_FEWEST, (*_AROUND_16, *more)))
+        yield f"1-to-{max(others).rows}x{_USUAL}", Series(tuple(few), tuple(others))
+    tall = [Shape(setting.fewer(_MOST_ELEMENTS // columns, columns), columns) for columns in range(1, 9)]
+    tall += [] if setting.has_heads or setting.has_row_calls else [_TALL]
+    for shape in tall if setting.on_gpu and not (is_long or quick) else ():
+        if setting.takes(shape.columns):
+            yield str(shape).replace(" ", ""), Series((shape,))
 
 
 def _drawn(setting: Setting) -> list[int]:
@@ -239,62 +188,21 @@ def _drawn(setting: Setting) -> list[int]:
     return [8 * int(rng.integers(low, 10 * low)) + rest for low in (8, 38) for rest in range(8)]
 
 
-def _unlike(setting: Setting, shape: Shape, layout: str) -> Iterator[Bits]:
-    if layout == "expanded-rows":
-        yield np.repeat(ordinary_rows(1, shape.columns, setting.fmt, setting.seed), shape.rows, axis=0)
-    else:
-        yield unlike_rows(*shape, setting.fmt, setting.seed)
-
-
 def _in_other_widths(setting: Setting, shape: Shape) -> list[Shape]:
     if shape.columns != _USUAL:
         return []
     return [Shape(shape.rows, n) for n in _OTHER_WIDTHS if setting.takes(n)]
 
 
-def _found_by_others(series: Series) -> list[Series]:
-    """Three packed rows of this width, and three rows of 129 columns in this layout."""
-    return [
-        Series((Shape(_KNOWN_ROWS, series.shapes[0].columns),)),
-        Series((Shape(_KNOWN_ROWS, _USUAL),), layout=series.layout),
-    ]
-
-
-_BATCHES = (2, 129, 257, 300, 65, 1025, *ROW_COUNTS)
-"""Row counts that are tried of any variant, those first that show most."""
-_MOST_BATCH, _MOST_BATCH_ON_GPU = 1100, 70_000
-_GROWTH = 3.0
-"""Growth of some logits from the first row to the last: a row that counts for too much or too little shows."""
-
-
-def _batches(setting: Setting) -> Iterator[tuple[str, Series]]:
-    if setting.has_row_calls:
-        yield "rows", Series((), tuple(Shape(rows, _FIVE) for rows in _BATCHES))
-        if not setting.quick:
-            yield "rows-of-the-source", Series((), of_source=True)
-
-
-def _of_source(subject: Subject) -> list[Shape]:
-    """Row counts around the numbers of a variant's source and their multiples."""
-    setting = subject.setting
-    most = _MOST_BATCH_ON_GPU if setting.on_gpu else _MOST_BATCH
-    own = [n for n in source_of(subject.variant.function).sizes_for(setting.fmt.itemsize) if 1 < n <= most]
-    plans = [(n + 1, n + n // 2 + 1, 2 * n, 3 * n - 1) for n in own]
-    return [Shape(rows, _FIVE) for rows in interleaved(plans) if rows <= most]
-
-
-def _growing(setting: Setting, shape: Shape, _layout: str) -> Iterator[Bits]:
-    logits = decode(ordinary_rows(1, shape.elements, setting.fmt, setting.seed), setting.fmt)
-    logits[0, 1::2] += np.linspace(0.0, _GROWTH, logits[0, 1::2].size)
-    with in_rows(shape.rows):
-        yield encode(logits, setting.fmt)
+def _unlike(setting: Setting, shape: Shape) -> list[Bits]:
+    return [unlike_rows(*shape, setting.fmt, setting.seed)]
 
 
 SIZES = SweepProbe(
     of="columns",
     named="widths",
     plan=_widths,
-    rows=_edges,
+    rows=_in_parts,
     budget=400,
     budget_interpreted=200,
     beside=_in_other_rows,
@@ -303,7 +211,7 @@ GRID_LIMITS = SweepProbe(
     of="rows",
     named="row counts",
     plan=_grids,
-    rows=lambda setting, shape, _: [ordinary_rows(*shape, setting.fmt, setting.seed)],
+    rows=_unlike,
     budget=0,
     budget_interpreted=0,
 )
@@ -315,9 +223,74 @@ SHAPES = SweepProbe(
     budget=1000,
     budget_interpreted=120,
     beside=_in_other_widths,
-    left_to_others=_found_by_others,
-    tells_layouts=True,
+    left_to_others=Shape(_KNOWN_ROWS, _USUAL),
 )
-BATCHES = SweepProbe(
-    of="rows", named="row counts", plan=_batches, rows=_growing, budget=2000, budget_interpreted=400, one_by_one=True
-)
+
+
+def concluded(done: Done, of: Measure | None = None, named: str = "shapes") -> Conclusion:
+    """Returns one finding per kind, and one for each violation that belongs to no shape.
+
+    ``of`` is what the shapes vary in, None for both sizes; ``named`` is the word for several of them.
+    """
+    tried = {Shape(*shape) for _, outcome in done for shape in outcome.tried}
+    failing = {
+        kind: {Shape(*shape) for _, outcome in done for shape in outcome.failing.get(kind, ())} for kind in FindingKind
+    }
+    alike = [_of_kind(done, kind, tried, failing[kind], of, named) for kind in FindingKind if failing[kind]]
+    others = [
+        Shown(trial.label, violation)
+        for trial, outcome in done
+        for violation in outcome.violations
+        if violation.kind not in outcome.failing
+    ]
+    found = Probe.concluded(done, [*alike, *others])
+    left_out = (f"some {named} were left out, since each trial has a budget of calls, elements and compilations",)
+    is_cut = any(outcome.is_cut and outcome.tried for _, outcome in done)
+    return msgspec.structs.replace(
+        found,
+        skipped=(*found.skipped, *(left_out if is_cut else ())),
+        tried=tuple(sorted(tried)),
+        failing={kind: tuple(sorted(shapes)) for kind, shapes in failing.items() if shapes},
+    )
+
+
+def _of_kind(
+    done: Done, kind: FindingKind, tried: set[Shape], failing: set[Shape], of: Measure | None, named: str
+) -> Shown:
+    """Returns the finding of one kind: the smallest shape's, over all that were tried."""
+    broken = [
+        (min((Shape(*shape) for shape in outcome.failing[kind]), key=_by_elements), trial.label, violation)
+        for trial, outcome in done
+        if kind in outcome.failing
+        for violation in outcome.violations
+        if violation.kind is kind
+    ]
+    broken.sort(key=lambda found: _by_elements(found[0]))
+    least, label, violation = broken[0]
+    for _, _, other in broken[1:]:
+        violation = merged(violation, other, first=False)
+    where, swept = where_of(tried, failing, of), Sweep(failing=len(failing), tried=len(tried))
+    at, refusal = f"rows = {least.rows}, columns = {least.columns}", violation.refusal
+    answered = None
+    if of is not None:
+        sizes, wrong = ({getattr(shape, of) for shape in shapes} for shapes in (tried, failing))
+        swept = Sweep.among(sizes, wrong, named)
+        at = f"N = {least.columns}" if of == "columns" else at
+        most = max((getattr(shape, of) for shape in tried - failing), default=0)
+        answered = most if 0 < most < getattr(least, of) else None
+    if refusal is not None and least.elements:
+        # If a larger shape was answered, the refused one is no limit.
+        is_limit = not any(s.rows >= least.rows and s.columns >= least.columns for s in tried - failing)
+        refusal = msgspec.structs.replace(refusal, answered=answered) if is_limit else None
+    words = where.words("N" if of == "columns" else "columns")
+    found = msgspec.structs.replace(
+        violation,
+        message=f"{words} ({swept.words()}); at {at}: {violation.message}",
+        facts=msgspec.structs.replace(violation.facts, where=where, sweep=swept),
+        refusal=refusal,
+    )
+    return Shown(label, found)
+
+
+def _by_elements(shape: Shape) -> tuple[int, Shape]:
+    return shape.elements, shape

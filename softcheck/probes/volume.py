@@ -6,7 +6,7 @@ seed. The budget counts calls, elements and interpreted programs, and on a GPU i
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oracles.formats import Format
 from softcheck.calling import launches
-from softcheck.calling.call import Placed, Returned, call_on_device, to_bits
+from softcheck.calling.call import Placed, Returned, to_bits
 from softcheck.cases import rare_values
 from softcheck.cases.bit_rows import format_rows
 from softcheck.cases.random_rows import FILLERS, ORDINARY, mixed
@@ -26,9 +26,8 @@ from softcheck.errors import TooManyRowsError
 from softcheck.judge.by_contract import by_contract, judge_in_place
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import free_bytes
+from softcheck.probes.helpers import call_placed, free_bytes
 from softcheck.probes.outcome import Outcome, RandomRows
-from softcheck.probes.poison import nan_filled
 from softcheck.probes.registry import Effort
 from softcheck.probes.walk import merged
 
@@ -48,9 +47,6 @@ _USUAL = range(256, (1 << 15) + 2)
 """Columns of rows that are drawn in every turn: of narrower ones the judge reads fewer elements a second, and in wider ones
 a single element in doubt has the whole row judged on the host. They are drawn in one turn out of four."""
 _ROUNDS = 1 << 16
-_TALL = ((1 << 24) + 1025, 3)
-"""Rows and columns of a batch with more rows than float32 has consecutive whole numbers."""
-
 _DOUBTFUL = ("subnormal-logits", "format-specials")
 """Families whose answers often lie so close to a power of two that only Arb can tell their ULPs."""
 _FEW = 8
@@ -91,8 +87,6 @@ class Batch:
     name: str
     shown: NDArray[np.int64] | None = None
     """Number of bit patterns that each row is the first to show; None if rows are not made for that."""
-    exactly: int | None = None
-    """Rows of a batch that are all wanted, or none."""
 
 
 class _Volume(Probe):
@@ -143,16 +137,14 @@ class _Sample:
     def takes(self, batch: Batch) -> bool:
         """Judges as many of a batch's rows as there is room for; False if no other batch is to follow."""
         while True:
-            rows = batch.exactly or self._room(batch.columns)
+            rows = self._room(batch.columns)
             cost = self._cost(rows, batch.columns, self._per_row * rows)
             if cost > self._left:
-                return batch.exactly is not None
+                return False
             programs = launches.programs()
             try:
                 has_answer = self._add(batch, batch.draw(rows))
             except (torch.OutOfMemoryError, TooManyRowsError) as error:
-                if batch.exactly is not None:
-                    return True
                 if isinstance(error, TooManyRowsError):
                     self._most_rows = rows // 2
                 elif rows > 1:
@@ -198,10 +190,7 @@ class _Sample:
         )
 
     def _call(self, x: torch.Tensor) -> Returned:
-        with nan_filled():
-            return call_on_device(
-                self._subject.variant.function, Placed(x, x.view(-1), self._fmt), self._subject.setting.operation
-            )
+        return call_placed(self._subject, Placed(x, x.view(-1), self._fmt))
 
     def _judged(self, x: torch.Tensor, returned: Returned) -> Measurement:
         subject, output = self._subject, returned.output
@@ -268,9 +257,6 @@ def _random_batches(setting: Setting, device: torch.device, seed: int) -> Iterat
     for turn in range(_ROUNDS):
         for columns in usual if turn % 4 else chosen:
             yield _random_batch(columns, fmt, device, [seed, turn, columns], every)
-        if turn % 4 == 0 and setting.on_gpu and fmt.width < 64 and not setting.has_heads:
-            columns = min(_TALL[1], max(chosen))
-            yield replace(_random_batch(columns, fmt, device, [seed, turn], every), exactly=_TALL[0])
 
 
 def _random_batch(

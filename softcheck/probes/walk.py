@@ -16,7 +16,6 @@ import torch
 
 from oracles.formats import Bits
 from softcheck.calling import launches
-from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.errors import UninterpretableError
 from softcheck.probes.base import Subject
@@ -51,8 +50,7 @@ class Walk:
     """Calls at one shape after the other until the budget is spent.
 
     ``inputs`` makes the matrices of a stop. ``beside`` gives lines of shapes, each ascending in one size, through the smallest wrong
-    shape and the next right one: where one breaks a promise and its neighbour none, the boundary is bisected. With ``one_by_one`` an input is one call, whatever
-    its rows, which is judged before the next input is made. An element costs ``weight`` times as much as one of softmax.
+    shape and the next right one: where one breaks a promise and its neighbour none, the boundary is bisected. An element costs ``weight`` times as much as one of softmax.
     """
 
     def __init__(
@@ -62,16 +60,14 @@ class Walk:
         budget: float,
         *,
         first: float = 0.0,
-        layout: Callable[[Shape], Layout] = lambda _: PACKED,
         beside: Callable[[Shape], Sequence[Sequence[Shape]]] = lambda _: (),
         function: Callable[[torch.Tensor], Any] | None = None,
-        one_by_one: bool = False,
         weight: float = 1.0,
     ) -> None:
         setting = subject.setting
-        self._setting, self._inputs, self._layout, self._lines = setting, inputs, layout, beside
-        self._has_row_calls, self._weight = setting.has_row_calls and not one_by_one, weight
-        self._calls = Calls(subject, function, most=MOST if setting.on_gpu and not one_by_one else 1)
+        self._setting, self._inputs, self._lines = setting, inputs, beside
+        self._weight = weight
+        self._calls = Calls(subject, function, most=MOST if setting.on_gpu else 1)
         self._left: dict[Purse, float] = {"needed": math.inf, "first": first, "usual": budget, "beside": _BESIDE}
         self._per_row = 0.0
         """Programs that an interpreted call had for each of its rows: of the largest call so far."""
@@ -137,7 +133,7 @@ class Walk:
         """Makes one call and returns what it has cost."""
         programs, kernels = launches.programs(), len(self._kernels)
         try:
-            self._calls.make(bits, len(self._made), self._layout(shape))
+            self._calls.make(bits, len(self._made))
             self._made.append(shape)
         except UninterpretableError as error:
             self._skipped = str(error)
@@ -150,7 +146,7 @@ class Walk:
         """Returns the cost of one call: one, and more for its elements and the programs that an interpreter runs."""
         setting = self._setting
         of_elements = shape.elements * self._weight / (_ELEMENTS if setting.on_gpu else _ELEMENTS_INTERPRETED)
-        return (shape.rows if self._has_row_calls else 1) * setting.cost_of_call + programs + of_elements
+        return (shape.rows if setting.has_row_calls else 1) * setting.cost_of_call + programs + of_elements
 
     def _settle(self) -> None:
         for index, judged in self._calls.settle():

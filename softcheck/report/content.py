@@ -4,7 +4,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from decimal import ROUND_FLOOR
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -17,17 +18,15 @@ from softcheck.report.model import Cause, Environment, Finding, Report, VariantR
 
 INTERPRETER_HEADING = "interpreter: logic checked, not GPU arithmetic; no speed"
 
-_LONGEST_COMMAND = 600
+LONGEST_COMMAND = 600
 """A command of more characters, which a wide row makes, would bury the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of the verdict table; ``part`` is the half in which it falls if the table is split."""
+class Column(NamedTuple):
+    """One column of the verdict table."""
 
     title: str
     cell: Callable[[VariantResult], str]
-    part: Literal["both", "accuracy", "contract"]
     numeric: bool = True
 
 
@@ -121,67 +120,36 @@ def counted(report: Report) -> str:
 
 
 def columns(report: Report) -> list[Column]:
-    """Columns of the verdict table in order; where errors are counted in other ULPs than the result's, ULP has a star and error/bound leads."""
-    has_sample = any(result.sampled is not None for result in report.variants)
-    sampled = [
-        Column("sampled", lambda r: figures.extent(None if r.sampled is None else r.sampled.elements), "contract")
-    ]
-    counts = [Column("Tflop/s", lambda r: figures.speed(r.tflop_per_s), "accuracy")]
-    speed = [
-        *(counts if any(result.tflop_per_s is not None for result in report.variants) else []),
-        Column("GB/s", lambda r: figures.speed(r.gb_per_s), "accuracy"),
-        Column("vs torch", lambda r: figures.ratio(r.speed_vs_torch), "accuracy"),
-    ]
-    paths = [
-        Column("regimes", lambda r: figures.count(r.regimes), "contract"),
-        Column("coverage", lambda r: figures.percent(None if r.coverage is None else r.coverage.percent), "contract"),
-    ]
-    sums = [
-        Column("max |Σ\N{MINUS SIGN}1|", lambda r: figures.figure(r.max_sum_deviation), "contract"),
-        Column("sum viol.", lambda r: figures.count(r.sum_violations), "contract"),
-    ]
-    star = "*" if unit_line(report) else ""
-    errors = [
-        Column(f"max ULP{star}", figures.max_ulp, "accuracy"),
-        Column(f"mean ULP{star}", lambda r: figures.up_to_maximum(r.mean_ulp, r), "accuracy"),
-        Column(f"p99.9 ULP{star}", lambda r: figures.up_to_maximum(r.p999_ulp, r), "accuracy"),
-    ]
-    share = [Column("error/ bound", lambda r: figures.bound_share(r.max_bound_share), "accuracy")]
-    has_sums = not report.variants or any(operation(result.operation).sums_rows for result in report.variants)
+    """At most eight columns of the verdict table; where errors are counted in other ULPs than the result's, ULP has a star."""
+    is_timed = report.environment.backend == "cuda"
+    counts_flops = any(result.tflop_per_s is not None for result in report.variants)
+    rate = (
+        ("Tflop/s", lambda r: figures.speed(r.tflop_per_s))
+        if counts_flops
+        else ("GB/s", lambda r: figures.speed(r.gb_per_s))
+    )
+    has_peers = any(result.peers for result in report.variants)
     return [
-        Column("variant", lambda r: one_line(r.name), "both", numeric=False),
-        Column("verdict", lambda r: r.verdict, "both", numeric=False),
-        *(share + errors if star else errors + share),
-        Column("flushed", lambda r: figures.count(r.flushed), "contract"),
-        *(sums if has_sums else []),
-        Column("special mism.", lambda r: figures.count(r.special_mismatches), "contract"),
-        *(sampled if has_sample else []),
-        *(paths if any(result.regimes is not None for result in report.variants) else []),
-        *([Column("peers", _peers, "accuracy", numeric=False)] if any(r.peers for r in report.variants) else []),
-        *(speed if report.environment.backend == "cuda" else []),
-        Column("findings", kinds, "contract", numeric=False),
+        Column("variant", lambda r: one_line(r.name), numeric=False),
+        Column("verdict", lambda r: r.verdict, numeric=False),
+        Column("error/ bound", lambda r: figures.bound_share(r.max_bound_share)),
+        Column(f"max ULP{'*' if unit_line(report) else ''}", figures.max_ulp),
+        *([Column(*rate), Column("vs torch", lambda r: figures.ratio(r.speed_vs_torch))] if is_timed else []),
+        *([Column("peers", _peers, numeric=False)] if has_peers else []),
+        Column("findings", kinds, numeric=False),
     ]
 
 
 def legend(report: Report) -> list[tuple[str, str]]:
     """Meanings of the table's less plain words and signs that the report shows, in at most five words each."""
     judged = [result for result in report.variants if result.max_ulp is not None]
-    shown = {
-        "known": any(result.verdict == "known" for result in report.variants),
-        "≥": any(result.ulp_is == "at least" for result in judged),
-        "=": any(result.ulp_is == "exact" for result in judged),
-        "sampled": any(result.sampled is not None for result in report.variants),
-    }
-    meanings = {
-        "known": "declared defects alone",
-        "≥": "largest of those run",
-        "=": "largest there is",
-        "error/bound": "above 1 is a finding",
-        "flushed": "0 for a subnormal result",
-        "special": "wrong NaN, infinities in cases",
-        "sampled": "elements of random rows",
-    }
-    return [(word, meaning) for word, meaning in meanings.items() if shown.get(word, bool(judged))]
+    said = (
+        ("known", "declared defects alone", any(result.verdict == "known" for result in report.variants)),
+        ("error/bound", "above 1 is a finding", bool(judged)),
+        ("≥", "largest of those run", any(result.ulp_is == "at least" for result in judged)),
+        ("=", "largest there is", any(result.ulp_is == "exact" for result in judged)),
+    )
+    return [(word, meaning) for word, meaning, is_shown in said if is_shown]
 
 
 def unit_line(report: Report) -> str | None:
@@ -316,7 +284,7 @@ def worst_element(result: VariantResult) -> str | None:
     )
     if result.flushed and result.max_ulp_ftz is not None:
         text += (
-            f"; {figures.up_to_maximum(result.max_ulp_ftz, result)} ULP where flushed results count as the format's own"
+            f"; {figures.figure(result.max_ulp_ftz, ROUND_FLOOR)} ULP where flushed results count as the format's own"
         )
     if result.max_abs_difference_to_torch is not None:
         text += f"; largest difference from torch {figures.figure(result.max_abs_difference_to_torch)}"
@@ -357,33 +325,34 @@ def _hex_float(value: float) -> str:
 
 
 def probe_lines(report: Report) -> list[str]:
-    """Lines such as ``12 probes, 431 trials; batch_invariant yes: one_block, tiled (float16, float32)``, one for all variants with equal results."""
-    said: dict[str, dict[str, list[str]]] = {}
+    """Lines such as ``one_block float16, tiled float16: 12 probes, 431 trials; batch_invariant yes``, one for all equal results."""
+    said = []
     for result in report.variants:
         if result.probes_run:
             text = f"{figures.plural(len(result.probes_run), 'probe')}, {figures.plural(result.trials, 'trial')}"
             properties = (f"{one_line(n)} {'yes' if holds else 'no'}" for n, holds in result.properties.items())
-            said.setdefault("; ".join([text, *properties]), {}).setdefault(result.name, []).append(result.dtype)
-    lines = []
-    for text, names in said.items():
-        alike: dict[tuple[str, ...], list[str]] = {}
-        for name, dtypes in names.items():
-            alike.setdefault(tuple(dtypes), []).append(one_line(name))
-        subjects = (f"{', '.join(named)} ({one_line(', '.join(dtypes))})" for dtypes, named in alike.items())
-        lines.append(f"{text}: {'; '.join(subjects)}")
-    return lines
+            said.append((subject(result), "; ".join([text, *properties])))
+    return _joined(said)
+
+
+def _joined(said: Iterable[tuple[str, str]]) -> list[str]:
+    """Remarks with all of their subjects: what is said of several alike is one line."""
+    alike: dict[str, list[str]] = {}
+    for of, text in said:
+        alike.setdefault(text, []).append(of)
+    return [f"{', '.join(of)}: {text}" for text, of in alike.items()]
 
 
 def arithmetic_lines(report: Report) -> list[str]:
     """Lines about weaknesses of kernels' arithmetic against the standard contract; variants and dtypes with equal results share one."""
-    said: dict[str, list[str]] = {}
+    said = []
     for result in report.variants:
         found = result.arithmetic
         if found is not None and (found.weaknesses or found.leaves_contract):
             left = found.leaves_contract
             parts = [*found.weaknesses, *([] if left is None else [f"leaves the standard contract {left}"])]
-            said.setdefault("; ".join(one_line(part) for part in parts), []).append(subject(result))
-    return [f"{', '.join(subjects)}: {text}" for text, subjects in said.items()]
+            said.append((subject(result), "; ".join(one_line(part) for part in parts)))
+    return _joined(said)
 
 
 def exhaustive_lines(report: Report) -> list[str]:
@@ -409,7 +378,7 @@ def save_lines(finding: Finding) -> list[str]:
     """The command that keeps the row of a finding, if it has one, or the place of a command too long to print."""
     if finding.save is None:
         return []
-    known = len(finding.save) <= _LONGEST_COMMAND
+    known = len(finding.save) <= LONGEST_COMMAND
     return [f"$ {command(finding.save)}" if known else "# the command that keeps the row is in --format json"]
 
 

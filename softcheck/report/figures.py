@@ -26,20 +26,6 @@ def figure(value: float | None, rounding: str = ROUND_HALF_EVEN) -> str:
     return str(exact.quantize(Decimal((0, (1,), last_place)), rounding))
 
 
-def count(value: int | None) -> str:
-    """A whole number with thousands separated, or a dash."""
-    return NOT_MEASURED if value is None else f"{value:,}"
-
-
-def extent(number: int | None) -> str:
-    """A number of elements or rows in few characters: ``12,345``, or ``1.2e10`` rounded down; a dash for None."""
-    if number is None or number < 10**6:
-        return count(number)
-    power = len(str(number)) - 1
-    tenths = number // 10 ** (power - 1)
-    return f"{tenths // 10}.{tenths % 10}e{power}"
-
-
 def percent(value: float | None) -> str:
     """A share in whole percent, rounded down, so that 100 % is everything."""
     return NOT_MEASURED if value is None else f"{math.floor(value)}%"
@@ -57,15 +43,6 @@ def max_ulp(result: VariantResult | Exhaustive) -> str:
 def max_ulp_of_samples(value: float | None) -> str:
     """A maximum over samples, a lower bound and so rounded down: ``≥ 0.501``."""
     return NOT_MEASURED if value is None else f"≥ {figure(value, ROUND_FLOOR)}"
-
-
-def up_to_maximum(value: float | None, result: VariantResult) -> str:
-    """A figure that is no larger than the row's maximum, such as a percentile, and is rounded down where it would be printed larger."""
-    text = figure(value)
-    if value is None or result.max_ulp is None or not (math.isfinite(value) and math.isfinite(result.max_ulp)):
-        return text
-    maximum = figure(result.max_ulp, ROUND_HALF_EVEN if result.ulp_is == "exact" else ROUND_FLOOR)
-    return figure(value, ROUND_FLOOR) if Decimal(text) > Decimal(maximum) else text
 
 
 def bound_share(value: float | None) -> str:

@@ -12,7 +12,7 @@ from softcheck.contract import Violation
 from softcheck.judge.histogram import BINS_PER_OCTAVE, Peak, column_below, distance_below, percentile, upper_edge
 from softcheck.judge.measurement import Extreme, Measurement
 from softcheck.operations.operation import Operation
-from softcheck.probes.judged_shapes import REFUSED, by_kind
+from softcheck.probes.predicate import REFUSED, by_kind
 from softcheck.report.content import groups_of
 from softcheck.report.figures import plural
 from softcheck.report.model import Bin, CaseResult, ErrorPeak, Exhaustive, Finding, PeerVerdict, VariantResult, Witness

@@ -1,6 +1,6 @@
 """The speed model from samples, and its tables for readers, a shape each and means last, in plain text and Markdown."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,18 +54,21 @@ def _columns(shape: ShapeSpeed) -> list[tuple[str, Callable[[SpeedFigures], str]
     return [*shown[:place], _FLOPS, *shown[place:]]
 
 
-def tables(report: SpeedReport) -> list[TextTable]:
-    """A table per shape, and the geometric means over shapes last."""
-    found = [TextTable(shape_title(shape), [t for t, _ in _columns(shape)], _rows(shape)) for shape in report.shapes]
-    if len(report.shapes) > 1:
-        found.append(
-            TextTable(
-                f"geometric mean over shapes, times faster than {content.one_line(report.reference)}",
-                ["variant", "dtype", "shapes", "times faster [low, high]", "of copy"],
-                [_mean_row(mean) for mean in report.means],
-            )
-        )
-    return found
+def tables(shapes: Iterable[ShapeSpeed]) -> list[TextTable]:
+    """A table per shape."""
+    return [TextTable(shape_title(shape), [t for t, _ in _columns(shape)], _rows(shape)) for shape in shapes]
+
+
+def mean_table(report: SpeedReport) -> TextTable:
+    """The geometric means over shapes."""
+    title = f"geometric mean over shapes, times faster than {content.one_line(report.reference)}"
+    heading = ["variant", "dtype", "shapes", "times faster [low, high]", "of copy"]
+    return TextTable(title, heading, [_mean_row(mean) for mean in report.means])
+
+
+def _all_tables(report: SpeedReport) -> list[TextTable]:
+    """A table per shape, and the geometric means over several shapes last."""
+    return [*tables(report.shapes), *([mean_table(report)] if len(report.shapes) > 1 else [])]
 
 
 def heading(report: SpeedReport) -> list[str]:
@@ -92,7 +95,7 @@ def remarks(report: SpeedReport) -> list[str]:
 def render_table(report: SpeedReport, _display: Display = PLAIN) -> str:
     """Plain text, columns aligned, ending in a newline."""
     lines = heading(report)
-    for table in tables(report):
+    for table in _all_tables(report):
         lines += ["", table.title, *figures.aligned([table.heading, *table.rows], are_numbers=True)]
     noted = remarks(report)
     lines += ["", "notes", *(f"  {line}" for line in noted)] if noted else []
@@ -102,7 +105,7 @@ def render_table(report: SpeedReport, _display: Display = PLAIN) -> str:
 def render_markdown(report: SpeedReport, _display: Display = PLAIN) -> str:
     """GitHub-flavoured Markdown."""
     lines = ["## softcheck bench", "", *(f"{escape(line)}  " for line in heading(report))]
-    for table in tables(report):
+    for table in _all_tables(report):
         lines += ["", f"### {escape(table.title)}", "", table_row(table.heading)]
         lines += [table_row(["---", *["---:"] * (len(table.heading) - 1)])]
         lines += [table_row(map(escape, row)) for row in table.rows]

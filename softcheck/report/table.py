@@ -1,6 +1,6 @@
 """The report for a terminal: a table of verdicts, then what to look at and how to see it again."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from itertools import groupby
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from softcheck.report import content, figures
+from softcheck.report import content
 from softcheck.report.content import Column, FindingGroup
 from softcheck.report.model import Report, VariantResult, Verdict
 from softcheck.report.output import PLAIN, Display
@@ -21,11 +21,8 @@ UNBOUNDED_WIDTH = 2000
 LEAST_WIDTH = 80
 """A narrower terminal wraps the lines itself: a broken line can be read, a column squeezed to nothing can't."""
 
-FINDINGS_WIDTH = 24
-"""Least width of the list of findings: no kind, with the sign that follows it, is longer."""
-
-LEAST_WIDTH_WITH_FINDINGS = 100
-"""Width below which the findings stand in a table of their own, below the figures."""
+_FOLDED = {"variant": 10, "findings": 24}
+"""Least widths of the columns that may wrap: no kind of finding, with the sign that follows it, is longer than its column."""
 
 STYLES: dict[Verdict, str] = {
     "pass": "green",
@@ -47,7 +44,7 @@ def render(report: Report, display: Display = PLAIN, *, details: bool = True) ->
     console = console_of(drawn, display)
     for line in content.heading(report):
         print_line(console, line)
-    _print_tables(console, report, details=details)
+    _print_tables(console, report)
     if legend := content.legend(report):
         print_line(console)
         console.print(Text("; ".join(f"{word}: {meaning}" for word, meaning in legend), style="dim"))
@@ -67,20 +64,20 @@ def render_tables(report: Report, display: Display = PLAIN) -> str:
     """Renders the tables of verdicts alone, and the closing line."""
     drawn = StringIO()
     console = console_of(drawn, display)
-    _print_tables(console, report, details=False)
+    _print_tables(console, report)
     print_line(console)
     print_line(console, content.summary(report), style="bold")
     return stripped(drawn)
 
 
-def _print_tables(console: Console, report: Report, *, details: bool) -> None:
+def _print_tables(console: Console, report: Report) -> None:
+    columns = content.columns(report)
     for dtype, results in content.by_dtype(report).items():
         print_line(console)
         print_line(console, content.one_line(dtype), style="bold")
-        for i, table in enumerate(_fitting(console, report, results, details=details)):
-            if i:
-                print_line(console)
-            console.print(table)
+        rows = [[Text(column.cell(result), style=_style(column, result)) for column in columns] for result in results]
+        titles = [(column.title.replace(" ", "\n"), column.numeric) for column in columns]
+        console.print(table_of(titles, rows, _FOLDED))
 
 
 def stripped(drawn: StringIO) -> str:
@@ -107,67 +104,25 @@ def print_line(console: Console, text: str = "", style: str = "") -> None:
     console.print(Text(text, style=style), soft_wrap=True)
 
 
-def _fitting(console: Console, report: Report, results: list[VariantResult], *, details: bool) -> list[Table]:
-    """The widest arrangement of the columns that fits the console."""
-    columns = content.columns(report)
-    *figures_alone, findings = columns
-    at = content.Column("at", _place, "accuracy", numeric=False)
-    worst = 1 + next(i for i, column in enumerate(columns) if column.title.startswith("max ULP"))
-    unbounded = console.options.update(width=UNBOUNDED_WIDTH)
-
-    def fits(table: Table) -> bool:
-        return console.measure(table, options=unbounded).minimum <= console.width
-
-    if console.width >= LEAST_WIDTH_WITH_FINDINGS:
-        arrangements = (
-            *([_table([*columns[:worst], at, *columns[worst:]], results)] if details else []),
-            _table(columns, results),
-            _table(columns, results, gap=1),
-        )
-        if widest := next(filter(fits, arrangements), None):
-            return [widest]
-    with_findings = [result for result in results if result.findings]
-    below = [_table([columns[0], findings], with_findings, squeeze=True)] if with_findings else []
-    if narrower := next(filter(fits, (_table(figures_alone, results), _table(figures_alone, results, gap=1))), None):
-        return [narrower, *below]
-    halves = [[c for c in figures_alone if c.part in {"both", part}] for part in ("accuracy", "contract")]
-    return [*(_table(half, results, squeeze=True) for half in halves), *below]
-
-
-def _place(result: VariantResult) -> str:
-    return figures.NOT_MEASURED if result.witness is None else content.place(result.witness)
-
-
-def _table(columns: list[Column], results: list[VariantResult], *, gap: int = 2, squeeze: bool = False) -> Table:
-    """A table whose list of findings may wrap, down to a readable width; squeezed, so may the names, to any width."""
-    folded = {"findings": FINDINGS_WIDTH} | ({"variant": 0} if squeeze else {})
-    rows = [[Text(column.cell(result), style=_style(column, result)) for column in columns] for result in results]
-    titles = [(column.title.replace(" ", "\n"), column.numeric) for column in columns]
-    table = table_of(titles, rows, folded, gap=gap, least=0 if squeeze else UNBOUNDED_WIDTH)
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
 def table_of(
-    titles: Iterable[tuple[str, bool]],
+    titles: Sequence[tuple[str, bool]],
     rows: Sequence[Sequence[Text]],
     folded: Mapping[str, int],
-    *,
-    gap: int = 2,
-    least: int = UNBOUNDED_WIDTH,
+    bold: int | None = None,
 ) -> Table:
-    """A table without its rows; ``titles`` tell the columns and whether they hold numbers, ``folded`` the least widths of those that may wrap."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
+    """A table with a bold row; ``titles`` tell the columns and whether they hold numbers, ``folded`` the least widths of those that may wrap."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for i, (title, is_number) in enumerate(titles):
         widest = max(map(cell_len, [*title.split("\n"), *(row[i].plain for row in rows)]))
         table.add_column(
             title,
             justify="right" if is_number else "left",
             no_wrap=title not in folded,
-            min_width=min(widest, folded.get(title, least)) or None,
+            min_width=min(widest, folded.get(title, UNBOUNDED_WIDTH)) or None,
             overflow="fold",
         )
+    for i, row in enumerate(rows):
+        table.add_row(*row, style="bold" if i == bold else "")
     return table
 
 

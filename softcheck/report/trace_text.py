@@ -142,7 +142,4 @@ def _table(row: TracedRow, titles: Iterable[str]) -> Table:
     columns = {title: _COLUMNS[title] for title in titles}
     rows = [[Text(cell(i + 1, step)) for cell, _ in columns.values()] for i, step in enumerate(row.steps)]
     kinds = [(title, is_number) for title, (_, is_number) in columns.items()]
-    table = table_of(kinds, rows, {"step": _LEAST_WORDS})
-    for i, cells in enumerate(rows):
-        table.add_row(*cells, style="bold" if i == row.born else "")
-    return table
+    return table_of(kinds, rows, {"step": _LEAST_WORDS}, bold=row.born)

@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain, pairwise, zip_longest
 from multiprocessing.connection import Connection
 from typing import Any
@@ -66,8 +67,9 @@ def explore(
         try:
             if device.type == "cuda":
                 pretended_gpu.pretend(device, answers)
-            explorer = _Explorer(function, source, TORCH_DTYPES[dtype], most_elements, theirs)
-            explorer.run(shapes, rows, columns, most_calls)
+            recorder, kind = Recorder(source.files, source.branches, source.condition_lines), TORCH_DTYPES[dtype]
+            most = min(most_elements, _MOST_BYTES // kind.itemsize)
+            _Explorer(function, recorder, kind, most, theirs).run(shapes, rows, columns, most_calls)
         finally:
             # The child runs no code of other threads, and ends without clean-up.
             os._exit(0)
@@ -97,25 +99,18 @@ def _received(ours: Connection) -> dict[Shape, CallPath]:
     return found
 
 
+@dataclass
 class _Explorer:
     """Calls the function in the child and writes each shape's path to the pipe."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        source: Source,
-        dtype: torch.dtype,
-        most_elements: int,
-        pipe: Connection,
-    ) -> None:
-        self._function = function
-        self._dtype = dtype
-        self._most = min(most_elements, _MOST_BYTES // dtype.itemsize)
-        self._pipe = pipe
-        self._recorder = Recorder(source.files, source.branches, source.condition_lines)
-        self._numbers: dict[CallPath, int] = {}
-        self._known: dict[Shape, CallPath | None] = {}
-        self._calls = 0
+    function: Callable[..., Any]
+    recorder: Recorder
+    dtype: torch.dtype
+    most: int
+    """Elements of the largest call."""
+    pipe: Connection
+    numbers: dict[CallPath, int] = field(default_factory=dict)
+    known: dict[Shape, CallPath | None] = field(default_factory=dict)
 
     def run(self, shapes: Sequence[Shape], rows: Sequence[int], columns: Sequence[int], most_calls: int) -> None:
         """Tries the shapes, then lines of the grid and the boundaries in each, in so many calls."""
@@ -127,13 +122,13 @@ class _Explorer:
         of_rows = [[(count, n) for n in columns] for count in _spread(rows)]
         of_columns = [[(n, width) for n in rows] for width in _spread(columns)]
         lines = filter(None, chain.from_iterable(zip_longest(of_rows, of_columns)))
-        with launching_nothing(self._recorder), tracing(self._recorder):
+        with launching_nothing(self.recorder), tracing(self.recorder):
             for line in chain([[shape] for shape in shapes], lines):
                 self._line(line, most_calls)
 
     def _line(self, shapes: Sequence[Shape], most_calls: int) -> None:
         """Tries shapes that differ in one size, ascending, and bisects between neighbours of other paths."""
-        if self._calls < most_calls:
+        if len(self.known) < most_calls:
             tried = [shape for shape in shapes if self._path(shape) is not None]
             for low, high in pairwise(tried):
                 self._bisect(low, high)
@@ -149,26 +144,25 @@ class _Explorer:
                 high, last = middle, path
 
     def _path(self, shape: Shape) -> CallPath | None:
-        if shape not in self._known:
-            self._known[shape] = None if shape[0] * shape[1] > self._most else self._called(shape)
-        return self._known[shape]
+        if shape not in self.known and shape[0] * shape[1] <= self.most:
+            self.known[shape] = self._called(shape)
+        return self.known.get(shape)
 
     def _called(self, shape: Shape) -> CallPath | None:
         make = torch.zeros if shape[0] * shape[1] <= _DEFINED else torch.empty
-        x = make(shape, dtype=self._dtype, device="cpu")
-        self._calls += 1
-        self._recorder.clear()
+        x = make(shape, dtype=self.dtype, device="cpu")
+        self.recorder.clear()
         try:
-            self._function(x)
+            self.function(x)
         except (Exception, SystemExit):  # noqa: BLE001 - whatever a variant raises here, real calls will tell
             return None
-        path = self._recorder.path(shape)
+        path = self.recorder.path(shape)
         if shape[0] * shape[1] >= _MANY and not path.launches:
             # It computes without a kernel that could be left out.
-            self._most = min(self._most, shape[0] * shape[1])
-        is_new = path not in self._numbers
-        number = self._numbers.setdefault(path, len(self._numbers))
-        self._pipe.send((shape, number, tuple(path) if is_new else None))
+            self.most = min(self.most, shape[0] * shape[1])
+        is_new = path not in self.numbers
+        number = self.numbers.setdefault(path, len(self.numbers))
+        self.pipe.send((shape, number, tuple(path) if is_new else None))
         return path
 
 

@@ -24,46 +24,40 @@ from softcheck.variants.coverage import Arc, Line
 _LAUNCHERS = (JITFunction, InterpretedFunction)
 
 
-class LaunchConstant(NamedTuple):
-    """A compile-time constant or an option of a launch."""
+class LaunchNumber(NamedTuple):
+    """A compile-time constant or an option of a launch, or the number of programs in one dimension of its grid."""
 
     name: str
-    value: int | float | str
-    follows: str | None = None
-    """The size of the input that the value equals, such as "columns"; None for other values."""
-
-
-class GridSize(NamedTuple):
-    """The number of programs in one dimension of a launch's grid."""
-
-    value: int | None
+    """Empty for a dimension of the grid."""
+    value: int | float | str | None
     """None for several numbers: of a rule, or of calls that follow no size."""
-    of: str = ""
-    """The rule by which it follows a size of the input, such as "rows / "; "" for a number that follows none."""
-    per: str | int = 1
-    """The divisor of the size: a number, or the name of a constant of the launch."""
+    rule: str = ""
+    """The rule by which it follows a size of the input, such as "columns" or "rows / BLOCK"; none for other values."""
 
     def __str__(self) -> str:
-        if not self.of:
-            return "of its own" if self.value is None else str(self.value)
-        return self.of.rstrip(" /") if self.per == 1 else f"{self.of}{self.per}"
+        said = self.rule or ("of its own" if self.value is None else str(self.value))
+        return f"{self.name}={said}" if self.name else said
 
 
 class Launch(NamedTuple):
     """One launch of a kernel."""
 
     kernel: str
-    constants: tuple[LaunchConstant, ...]
-    grid: tuple[GridSize, ...] = ()
+    numbers: tuple[LaunchNumber, ...]
+    """Constants and options, and behind them the dimensions of the grid."""
+
+    @property
+    def grid(self) -> list[LaunchNumber]:
+        """The dimensions of the grid."""
+        return [number for number in self.numbers if not number.name]
 
     @property
     def key(self) -> tuple[Any, ...]:
         """Equal for launches that differ only in numbers that follow the input's size."""
-        constants = tuple((c.name, c.follows or c.value) for c in self.constants)
-        return self.kernel, constants, tuple((size.of, size.per) for size in self.grid)
+        return self.kernel, tuple((number.name, number.rule or number.value) for number in self.numbers)
 
     def __str__(self) -> str:
-        words = [f"{c.name}={c.follows or c.value}" for c in self.constants]
+        words = [str(number) for number in self.numbers if number.name]
         grid = [f"grid={' x '.join(map(str, self.grid))}"] if self.grid else []
         return f"{self.kernel}({', '.join(words + grid)})"
 
@@ -129,10 +123,10 @@ class Recorder:
         """The path since ``clear`` of a call of this shape. A launch that repeats others counts once."""
         launches = dict.fromkeys(
             launch._replace(
-                constants=tuple(c._replace(follows=next(_followed(c, shape), None)) for c in launch.constants),
-                grid=tuple(
-                    next(_explained(size, shape, launch), size)._replace(value=size.value) for size in launch.grid
-                ),
+                numbers=tuple(
+                    forms[0]._replace(value=number.value)
+                    for number, forms in zip(launch.numbers, rules_of(launch, shape), strict=True)
+                )
             )
             for launch in self._launches
         )
@@ -143,10 +137,11 @@ class Recorder:
         """Keeps one launch."""
         given = dict(zip(kernel.arg_names, arguments, strict=False)) | options
         wanted = _constants_of(kernel) | (set(options) - set(kernel.arg_names))
-        constants = (LaunchConstant(name, v) for name, v in sorted(given.items()) if name in wanted and _is_plain(v))
+        constants = (LaunchNumber(name, v) for name, v in sorted(given.items()) if name in wanted and _is_plain(v))
         sizes = grid(given) if callable(grid) else grid
-        sizes = tuple(GridSize(int(size)) for size in (sizes if isinstance(sizes, tuple | list) else (sizes,)))
-        self._launches.append(Launch(kernel.fn.__name__, tuple(constants), sizes))
+        sizes = sizes if isinstance(sizes, tuple | list) else (sizes,)
+        dimensions = (LaunchNumber("", int(size)) for size in sizes)
+        self._launches.append(Launch(kernel.fn.__name__, (*constants, *dimensions)))
 
     def trace(self, frame: FrameType, _event: str, _argument: Any) -> Callable[..., Any] | None:
         """A trace function for ``sys.settrace``: notes the lines of the variant's own files."""
@@ -245,30 +240,25 @@ up or down, or for each so many columns of each row."""
 _MOST_PER = 1024
 
 
-Rule = LaunchConstant | GridSize
-"""A number of a launch that follows a size, or the number itself."""
-
-
-def rules_of(launch: Launch, shape: tuple[int, int]) -> list[list[Rule]]:
-    """Returns the rules that give each number of a launch for this shape: those by a size of the input first, the number itself last."""
-    found: list[list[Rule]] = []
-    found += (
-        [*(c._replace(value="", follows=name) for name in _followed(c, shape)), c._replace(follows=None)]
-        for c in launch.constants
-    )
-    found += ([*_explained(size, shape, launch), GridSize(size.value)] for size in launch.grid)
+def rules_of(launch: Launch, shape: tuple[int, int]) -> list[list[LaunchNumber]]:
+    """Returns the forms of each number of a launch for this shape: by rules, the simplest first, and the number itself last."""
+    pers: dict[str | int, int] = {
+        1: 1,
+        **{n.name: n.value for n in launch.numbers if isinstance(n.value, int) and n.value > 1},
+    }
+    pers |= {2**k: 2**k for k in range(1, _MOST_PER.bit_length())}
+    found = []
+    for number in launch.numbers:
+        rules: Iterator[str] = iter(())
+        if not number.name:
+            rules = (
+                of.rstrip(" /") if name == 1 else f"{of}{name}"
+                for name, per in pers.items()
+                for of, rule in _PROGRAMS.items()
+                if rule(*shape, per) == number.value
+            )
+        elif isinstance(number.value, int) and not number.name.startswith("num_"):
+            # Numbers of warps and stages are small, and equal a size by chance.
+            rules = (name for name, size in _SIZES.items() if size(*shape) == number.value)
+        found.append([*(LaunchNumber(number.name, None, rule) for rule in rules), number._replace(rule="")])
     return found
-
-
-def _explained(size: GridSize, shape: tuple[int, int], launch: Launch) -> Iterator[GridSize]:
-    """Yields the rules that give the size of a grid for this shape, the simplest first."""
-    named = {c.name: c.value for c in launch.constants if isinstance(c.value, int) and c.value > 1}
-    pers = {1: 1, **named, **{2**k: 2**k for k in range(1, _MOST_PER.bit_length())}}
-    for name, per in pers.items():
-        yield from (GridSize(None, of, name) for of, rule in _PROGRAMS.items() if rule(*shape, per) == size.value)
-
-
-def _followed(constant: LaunchConstant, shape: tuple[int, int]) -> Iterator[str]:
-    """Yields the sizes that a constant equals. Numbers of warps and stages are small, and equal one by chance."""
-    if not constant.name.startswith("num_") and isinstance(constant.value, int):
-        yield from (name for name, size in _SIZES.items() if size(*shape) == constant.value)

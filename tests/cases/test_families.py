@@ -11,8 +11,7 @@ from oracles.formats import FORMATS, decode, encode
 from oracles.reference import RowClass, classify
 from softcheck.cases.case import check_layout
 from softcheck.cases.corpus import builtin_root, load
-from softcheck.cases.families import FAMILIES, OF_OPERATIONS, cases_of
-from softcheck.errors import UsageError
+from softcheck.cases.families import FAMILIES, OF_OPERATIONS
 
 PLACES = {family: corpus for corpus, families in {"edge": FAMILIES, **OF_OPERATIONS}.items() for family in families}
 EDGE = {case.id: case for case in load(["edge"])}
@@ -77,13 +76,6 @@ def test_layouts_do_not_contradict_their_bits():
     assert len({(case.layout.row_stride, case.layout.column_stride, case.layout.offset) for case in layouts}) > 8
     for case in layouts:
         check_layout(case.bits(), case)
-
-
-def test_unknown_names():
-    with pytest.raises(UsageError, match="unknown family 'hug'; did you mean 'huge'"):
-        cases_of("hug", "float16")
-    with pytest.raises(UsageError, match="unknown dtype 'float15'; did you mean"):
-        cases_of("huge", "float15")
 
 
 @pytest.mark.parametrize("dtype", FORMATS)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from family_cases import cases_of
 
-from softcheck.cases.families import cases_of
 from softcheck.judge.measurement import merge
 from softcheck.judge.peers import CLOSE, TWICE, verdicts
 from softcheck.operations.heads import Attending

@@ -50,7 +50,7 @@ def wrong_everywhere(x):
 def breaks_softcheck_in_the_first_process(x):
     """As damaged memory may."""
     if _is_first_process() and x.shape[-1] > 2:
-        from softcheck.probes import determinism
+        from softcheck.probes import equal_calls
 
-        determinism.ordinary_rows = None
+        equal_calls.ordinary_rows = None
     return torch.softmax(x, dim=-1)

@@ -6,9 +6,9 @@ import mpmath
 import numpy as np
 import pytest
 import torch
+from family_cases import cases_of
 
 from oracles.formats import FORMATS, decode, encode
-from softcheck.cases.families import cases_of
 from softcheck.errors import UsageError
 from softcheck.judge.judge import judge
 from softcheck.judge.tensors import judge_tensors

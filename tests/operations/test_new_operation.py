@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from family_cases import cases_of
 from whole_probe import replies_to
 
-from softcheck.cases.families import cases_of
 from softcheck.errors import UsageError
 from softcheck.operations.registry import OPERATIONS, operation
 from softcheck.report.build import build

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from family_cases import cases_of
 from whole_probe import replies_to
 
 from oracles.formats import FORMATS, encode
-from softcheck.cases.families import cases_of
 from softcheck.judge.judge import judge
 from softcheck.operations.registry import OPERATIONS, operation
 from softcheck.run.protocol import Measured, ProbeTask, RunCase

@@ -74,11 +74,11 @@ def test_the_table_filters_by_words_and_verdicts(opened):
 
 def test_a_word_is_explained_where_it_stands(opened):
     tab = opened(render(sample_reports.INTERPRETED, "html"))
-    button = tab.get_by_role("button", name="what flushed means")
+    button = tab.get_by_role("button", name="what error/bound means")
     meaning = tab.locator(f"#{button.get_attribute('popovertarget')}")
     assert not meaning.is_visible()
     button.click()
-    assert "correctly rounded result is a subnormal" in meaning.inner_text()
+    assert "above 1 it is a finding" in meaning.inner_text()
     assert abs(meaning.bounding_box()["y"] - button.bounding_box()["y"]) < 60
     tab.keyboard.press("Escape")
     assert not meaning.is_visible()
@@ -92,12 +92,12 @@ def test_a_link_opens_the_folded_part_that_it_leads_to(opened):
     assert not opened(page).locator("#finding-0123").is_visible()
 
 
-def test_a_verdict_leads_to_its_row(opened):
-    tab = opened(render(sample_reports.INTERPRETED, "html"), viewport={"width": 800, "height": 300})
-    tab.locator(".strip a.verdict.known").click()
-    row = tab.locator("#figures-table tr:target")
-    assert row.get_attribute("data-verdict") == "known"
-    assert 0 <= row.bounding_box()["y"] < 300
+def test_a_verdict_leads_to_its_finding(opened):
+    tab = opened(render(sample_reports.INTERPRETED, "html"))
+    tab.locator("#figures a.verdict.fail").click()
+    finding = tab.locator("article.finding:target")
+    assert finding.is_visible()
+    assert 0 <= finding.bounding_box()["y"] < 300
 
 
 def test_a_button_copies_the_command(opened):
@@ -128,22 +128,22 @@ def test_a_page_prints_whole_and_light(opened, tmp_path):
     assert not tab.locator("nav").is_visible()
     assert tab.locator(".meaning").first.is_visible()
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert tab.locator("details:not([open]):not(.behind-chart)").count() == 0
+    assert tab.locator("details:not([open])").count() == 0
     assert tab.locator(".found details p").first.is_visible()
     tab.evaluate("dispatchEvent(new Event('afterprint'))")
     assert tab.locator("details[open]").count() == 0
 
 
-def test_a_page_without_script_is_tables_and_charts(opened):
+def test_a_page_without_script_is_tables(opened):
     tab = opened(render(timed_report(), "html"), java_script_enabled=False)
     assert tab.locator("#figures-table tbody tr").count() == len(timed_report().variants)
-    assert tab.locator("svg.chart").first.is_visible()
+    assert tab.locator("#histograms meter").first.is_visible()
     assert not tab.locator(".filters").is_visible()
     assert not tab.locator("#scheme").is_visible()
     tab.locator("summary", has_text="declared defect").first.click()
     assert tab.locator(".found details p").first.is_visible()
-    tab.get_by_role("button", name="what flushed means").click()
-    assert tab.get_by_text("correctly rounded result is a subnormal").is_visible()
+    tab.get_by_role("button", name="what error/bound means").click()
+    assert tab.get_by_text("above 1 it is a finding").is_visible()
 
 
 def test_a_script_in_a_name_does_not_run(opened):

@@ -11,7 +11,7 @@ from softcheck.run.protocol import ProbePlanned, ProbeTask, RunProbe, TrialDone
 from softcheck.run.session import Session
 from softcheck.run.size_limits import size_limits
 
-LONG = frozenset({"meetings", "regimes", "shapes", "volume", "histories", "gradients", "head_shapes"})
+LONG = frozenset({"meetings", "regimes", "volume", "histories", "gradients", "head_shapes", "layouts", "batches"})
 """Probes whose trials take as long as they may: the first that shows a bug ends them here."""
 
 

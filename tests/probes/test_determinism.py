@@ -9,7 +9,7 @@ from oracles.formats import FLOAT16
 from softcheck.contract import FindingKind
 from softcheck.probes import registry
 from softcheck.probes.base import Setting
-from softcheck.probes.helpers import differing
+from softcheck.probes.same_bits import differing
 from softcheck.variants.declaration import Declaration
 
 

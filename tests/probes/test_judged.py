@@ -17,7 +17,7 @@ from softcheck.probes.base import Setting, Subject
 from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.judged import MOST, Calls
 from softcheck.probes.predicate import Shape
-from softcheck.probes.space.contents import edge_rows
+from softcheck.probes.space.contents import unlike_rows
 from softcheck.variants.declaration import declaration_of
 from softcheck.variants.registry import LoadedVariant, load
 
@@ -137,7 +137,7 @@ def swept(make, device, dtype="float16", *, most=MOST):
     subject = subject_of(make(), device, dtype)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "MOST", most)
-        made = walk.Walk(subject, lambda p: [edge_rows(p.shape.columns, FORMATS[dtype], rows=4, seed=0)], 0)
+        made = walk.Walk(subject, lambda p: [unlike_rows(4, p.shape.columns, FORMATS[dtype], 0)], 0)
         return made.of(walk.Stop(Shape(4, n), "needed") for n in WIDTHS)
 
 
@@ -214,7 +214,7 @@ def test_large_outputs_are_looked_at_where_they_are_and_small_ones_on_the_host(w
     factor = 1.25 if wrong else 1.0
     calls = Calls(subject_of(lambda x: torch.softmax(x, dim=-1) * factor, device), most=4)
     for size in (1, 2):
-        calls.make(edge_rows(width, FORMATS["float16"], rows=4, seed=size), size)
+        calls.make(unlike_rows(4, width, FORMATS["float16"], size), size)
     found = {size: {v.kind for v in one.violations} for size, one in calls.settle()}
     assert list(found) == [1, 2]
     assert all((FindingKind.SUM_VIOLATION in kinds) if wrong else kinds == set() for kinds in found.values())

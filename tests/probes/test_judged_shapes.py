@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from probe_helpers import conclusion
 
-from softcheck.probes.judged_shapes import RIGHT, by_kind, read, written
+from softcheck.probes.predicate import RIGHT, by_kind, written
+
+
+def read(text):
+    for word in text.split():
+        rows, _, widths = word.partition("x")
+        first, _, last = widths.partition("-")
+        yield from ((int(rows), n) for n in range(int(first), int(last or first) + 1))
+
 
 SIZES = st.frozensets(st.tuples(st.integers(0, 40), st.integers(0, 40)))
 

@@ -166,7 +166,9 @@ def test_few_rows_are_tried_where_each_is_a_call_of_its_own():
     def most_rows(reduction):
         declared = Declaration(operation="cross_entropy", parameters={"reduction": reduction})
         setting = Setting(declaration=declared, dtype="float16", backend="cuda")
-        return max(trial.parameters[0] for trial in load("neighbours").trials(setting)), setting.fewer(2048, 77)
+        return max(trial.parameters.keywords["rows"] for trial in load("neighbours").trials(setting)), setting.fewer(
+            2048, 77
+        )
 
     assert most_rows("none") == (3000, 2048)
     assert most_rows("mean") == (8, 64)

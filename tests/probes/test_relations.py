@@ -7,7 +7,7 @@ from probe_helpers import conclusion, kinds
 
 from oracles.formats import FORMATS, decode
 from softcheck.probes.base import Setting
-from softcheck.probes.relations import SHIFTS
+from softcheck.probes.relations import SHIFTS, _shifted
 from softcheck.variants.declaration import Declaration, variant
 
 RELATIONS = ("batch_invariance", "shifts", "permutations", "appended_masks")
@@ -100,7 +100,7 @@ def test_large_shifts(function):
 def test_shifts_are_exact(dtype, backend):
     setting = Setting(declaration=Declaration(), dtype=dtype, backend=backend)
     for trial in SHIFTS.trials(setting):
-        change, fmt = SHIFTS.change(setting, trial.parameters), FORMATS[dtype]
+        change, fmt = _shifted(setting, trial.parameters), FORMATS[dtype]
         plain, shifted, constant = change.plain, change.changed, float(change.words.split()[1])
         assert np.array_equal(np.diff(decode(shifted, fmt)), np.diff(decode(plain, fmt)))
         assert abs(constant) > 0.2 * abs(trial.parameters)

@@ -12,7 +12,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.probes import registry, sweeps, walk
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.space.contents import edge_rows
+from softcheck.probes.space.contents import unlike_rows
 from softcheck.variants.declaration import declaration_of, variant
 from softcheck.variants.registry import LoadedVariant
 
@@ -194,7 +194,7 @@ def test_costly_widths_are_left_out_which_is_said(monkeypatch):
 
 def test_the_rows_show_what_ordinary_ones_hide():
     fmt = FORMATS["float16"]
-    rows = decode(edge_rows(300, fmt, rows=4, seed=0), fmt)
+    rows = decode(unlike_rows(4, 300, fmt, 0), fmt)
     assert rows[0].max() == rows[0, -1] < -20
     assert rows[2].argmax() == 0
     assert rows[3].argmax() == 299

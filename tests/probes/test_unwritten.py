@@ -62,7 +62,6 @@ def native(x):
 def test_elements_that_were_never_stored_are_found_and_counted(function, dtype):
     found = conclusion("unwritten", function, dtype)
     assert kinds(found) == {"unwritten_output"}
-    assert "never written" in found.findings[0].violation.message
 
 
 def test_the_count_is_of_the_elements_left_out():

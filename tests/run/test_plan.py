@@ -3,9 +3,9 @@
 import msgspec
 import numpy as np
 import pytest
+from family_cases import cases_of
 
 from softcheck.cases.case import PACKED, Layout
-from softcheck.cases.families import cases_of
 from softcheck.cases.importing import case_from_bits
 from softcheck.run.patience import MOST_DEATHS
 from softcheck.run.plan import left_out, plan, scouts, timed_together

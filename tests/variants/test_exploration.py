@@ -38,8 +38,8 @@ def test_a_boundary_is_found_by_bisection(source):
     found = explore(
         two_blocks, source, "float32", CPU, rows=[1], columns=[1, 20000], most_elements=10**6, most_calls=6000
     )
-    constants = {shape: path.launches[0].constants[0] for shape, path in found.items()}
-    assert constants[1, 12345].follows == "next power of 2 of columns"
+    constants = {shape: path.launches[0].numbers[0] for shape, path in found.items()}
+    assert constants[1, 12345].rule == "next power of 2 of columns"
     assert constants[1, 12346].value == 64
     assert found[1, 1].key == found[1, 12345].key != found[1, 12346].key
 

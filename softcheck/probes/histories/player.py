@@ -22,10 +22,11 @@ from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError, UsageError
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import call_placed, differing, wrong_where_it_lies
+from softcheck.probes.helpers import call_placed, wrong_where_it_lies
 from softcheck.probes.histories.modes import Function, asks_for_gradient, in_mode, with_gradient
 from softcheck.probes.histories.steps import BESIDE, COLLECT, Step
 from softcheck.probes.poison import handing_out
+from softcheck.probes.same_bits import differing
 from softcheck.variants.adapt import Adapted
 from softcheck.variants.registry import load_anew
 

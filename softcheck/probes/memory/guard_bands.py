@@ -6,7 +6,7 @@ buffers is not seen. Outputs and workspaces are put in bands if Python code asks
 C++ asked for may be caught on a GPU (see ``Hole``). Otherwise the trial is skipped, with the reason.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,10 +28,11 @@ from softcheck.calling.call import (
 )
 from softcheck.calling.operands import once
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import Repeated, call_placed, only, ordinary_rows, shapes, stopped, unlike
+from softcheck.probes.base import Setting, Subject
+from softcheck.probes.helpers import call_placed, only, ordinary_rows, shapes, stopped
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import as_it_is, bytes_of, handing_out, nan_filled
+from softcheck.probes.same_bits import Repeated, SameBits, unlike
 
 MARGIN = 1 << 16
 """Least bytes on either side: several tiles of any kernel, and a multiple of every alignment that kernels ask for."""
@@ -237,55 +238,48 @@ _NO_BANDS = (
 _OUTPUT, _OPERANDS, _GAPS = "output", "operands", "gaps"
 
 
-class _GuardBands(Probe):
-    def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Bands around torch's allocations, around the input and operands, and between its rows if strided layouts are declared."""
-        wanted = {_OUTPUT: shapes(setting), "input": shapes(setting)}
-        if "strided" in setting.declaration.layouts:
-            wanted[_GAPS] = shapes(setting) if setting.on_gpu else shapes(setting)[:1]
-        if setting.operation.arguments is not None:
-            wanted[_OPERANDS] = shapes(setting)
-        return [
-            Trial(f"{where}/{rows}x{columns}", (where, rows, columns))
-            for where, asked in wanted.items()
-            for rows, columns in asked
-        ]
-
-    def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Calls the variant between margins, and again with something else in those that the trial is for."""
-        where, rows, columns = trial.parameters
-        fmt = subject.setting.fmt
-        bits = ordinary_rows(rows, columns, fmt, subject.setting.seed)
-        usual, others = _ways(where, fmt.max)
-        made = call_in_bands(subject, bits, **usual)
-        if made.returned.output is None:
-            return stopped(made.returned)
-        overrun = {_OUTPUT: made.handed_out, _GAPS: made.handed_out, _OPERANDS: made.lent}.get(
-            where, Bands(0, 0)
-        ).overrun()
-        # The output may be written with the input's strides, and so overrun. An overrun on packed rows too is for other trials.
-        if overrun is not None and not (
-            where == _GAPS and call_in_bands(subject, bits).handed_out.overrun() is not None
-        ):
-            return Outcome(violations=(overrun,))
-
-        def again(way: dict[str, Any]) -> Called:
-            return on_host(call_in_bands(subject, bits, **way).returned, fmt)
-
-        violations = only(made.returned.violations, FindingKind.OUT_OF_BOUNDS_WRITE)
-        plain = Repeated(partial(again, usual), on_host(made.returned, fmt))
-        for message, way in others.items():
-            ended = unlike(
-                plain, Repeated(partial(again, way)), FindingKind.OUT_OF_BOUNDS_READ, message, fmt, inputs=bits
-            )
-            if ended is not None:
-                return msgspec.structs.replace(ended, violations=(*violations, *ended.violations))
-        if where == _OUTPUT and not made.handed_out.holds(made.returned.output):
-            return _in_a_hole(subject, bits)
-        return Outcome(violations=violations)
+def _shapes(setting: Setting) -> Iterator[tuple[str, tuple[str, int, int]]]:
+    """Bands around torch's allocations, around the input and operands, and between its rows if strided layouts are declared."""
+    wanted = {_OUTPUT: shapes(setting), "input": shapes(setting)}
+    if "strided" in setting.declaration.layouts:
+        wanted[_GAPS] = shapes(setting) if setting.on_gpu else shapes(setting)[:1]
+    if setting.operation.arguments is not None:
+        wanted[_OPERANDS] = shapes(setting)
+    for where, asked in wanted.items():
+        yield from ((f"{where}/{rows}x{columns}", (where, rows, columns)) for rows, columns in asked)
 
 
-PROBE = _GuardBands()
+def _in_bands(subject: Subject, asked: tuple[str, int, int]) -> Iterator[Outcome | None]:
+    """Calls the variant between margins, and again with something else in those that the trial is for."""
+    (where, rows, columns), fmt = asked, subject.setting.fmt
+    bits = ordinary_rows(rows, columns, fmt, subject.setting.seed)
+    usual, others = _ways(where, fmt.max)
+    made = call_in_bands(subject, bits, **usual)
+    if made.returned.output is None:
+        yield stopped(made.returned)
+        return
+    watched = {_OUTPUT: made.handed_out, _GAPS: made.handed_out, _OPERANDS: made.lent}.get(where)
+    overrun = None if watched is None else watched.overrun()
+    # The output may be written with the input's strides, and so overrun. An overrun on packed rows too is for other trials.
+    if overrun is not None and not (where == _GAPS and call_in_bands(subject, bits).handed_out.overrun() is not None):
+        yield Outcome(violations=(overrun,))
+
+    def again(way: dict[str, Any]) -> Called:
+        return on_host(call_in_bands(subject, bits, **way).returned, fmt)
+
+    violations = only(made.returned.violations, FindingKind.OUT_OF_BOUNDS_WRITE)
+    plain = Repeated(partial(again, usual), on_host(made.returned, fmt))
+    for message, way in others.items():
+        other = Repeated(partial(again, way))
+        ended = unlike(plain, other, FindingKind.OUT_OF_BOUNDS_READ, message, fmt, inputs=bits)
+        if ended is not None:
+            yield msgspec.structs.replace(ended, violations=(*violations, *ended.violations))
+    if where == _OUTPUT and not made.handed_out.holds(made.returned.output):
+        yield _in_a_hole(subject, bits)
+    yield Outcome(violations=violations)
+
+
+PROBE = SameBits(_shapes, _in_bands)
 
 
 def _ways(where: str, largest: float) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:

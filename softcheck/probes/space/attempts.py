@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from oracles.formats import Bits, decode
 from softcheck.calling.call import Placed, Returned, call_on_device, to_bits, to_tensor
 from softcheck.calling.operands import kept_answers
 from softcheck.calling.state import preserved
-from softcheck.contract import WRONG_KINDS, FindingKind, Violation
+from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import differ_grossly
 from softcheck.probes.helpers import wrong_values, wrong_where_it_lies
@@ -21,13 +21,14 @@ from softcheck.probes.histories.modes import asks_for_gradient, with_gradient
 from softcheck.probes.histories.player import INFERENCE_TENSOR
 from softcheck.probes.operand_moves import TAKEN_ONCE
 from softcheck.probes.options import VALUES, with_zeros
-from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
 from softcheck.probes.space import axes as ax
 from softcheck.probes.space import output_gradients as og
 from softcheck.probes.space.axes import WaySpace
 from softcheck.probes.space.backwards import (
+    BROKEN,
     OPERANDS,
+    Attempted,
     Backwards,
     Made,
     differentiable,
@@ -42,25 +43,8 @@ from softcheck.probes.space.way import Way
 from softcheck.variants.adapt import Adapted
 from softcheck.variants.forms import parts_of
 
-_BROKEN = WRONG_KINDS | {
-    FindingKind.INPUT_MODIFIED,
-    FindingKind.OUT_OF_BOUNDS_WRITE,
-    FindingKind.WRONG_GRADIENT,
-    FindingKind.OUTPUT_REUSED,
-}
-"""Kinds that are faults in any circumstances."""
 _LEFT_OUT = ("OutOfResources:", "CompileTimeAssertionFailure:", "PTXASError:")
 """Exceptions for which Triton's tuning leaves a configuration out: it asks for more than this device has, and never runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempted:
-    """What a call in its circumstances showed."""
-
-    violations: tuple[Violation, ...] = ()
-    refused: Violation | None = None
-    """What a call raised or returned in place of an answer: a fault where the circumstances are promised."""
-    fatal: bool = False
 
 
 class Attempts:
@@ -74,25 +58,15 @@ class Attempts:
         """Parameters that had other values than usual in calls that were judged."""
         self.notes: list[str] = []
         """Remarks on gradients that nobody promises."""
-        self._shared: list[bool] = []
+        self.shared_masks: list[bool] = []
         """For each call with one mask for several rows whether its answer was right."""
-
-    @property
-    def has_shared_masks(self) -> bool:
-        """True if a call with one mask for several rows had an answer."""
-        return bool(self._shared)
-
-    @property
-    def takes_shared_masks(self) -> bool:
-        """True if each such answer was right."""
-        return all(self._shared)
 
     def make(self, way: Way) -> Attempted:
         """Calls the variant in the circumstances of a way, and judges its answer and, if it asks for one, its gradient."""
         with self._calls.in_matrices(way):
             found = self._of(way)
         if way.get(ax.SHARED_MASK) in TAKEN_ONCE and not found.refused:
-            self._shared.append(not found.violations)
+            self.shared_masks.append(not found.violations)
         return found
 
     def _of(self, way: Way) -> Attempted:
@@ -113,9 +87,8 @@ class Attempts:
             return Attempted()
         if not forwards[0].output.requires_grad:
             return self._without_gradient(subject, way)
-        outcome = Backwards(self._calls, way).of(forwards)
-        self.notes += [] if outcome.note is None else [outcome.note]
-        found = _of_outcome(outcome)
+        found = Backwards(self._calls, way).of(forwards)
+        self.notes += [] if found.note is None else [found.note]
         return replace(found, refused=None) if asked in og.UNPROMISED else found
 
     def _made(self, subject: Subject, way: Way, again: str) -> Made | Attempted:
@@ -143,7 +116,7 @@ class Attempts:
             is_left_out = way.get(ax.CONFIGURATION) and returned.violations[0].message.startswith(_LEFT_OUT)
             return Attempted() if is_left_out and not returned.fatal else _without_answer(returned)
         self.varied.update(self._calls.space.varied_by(way))
-        broken = tuple(v for v in returned.violations if v.kind in _BROKEN)
+        broken = tuple(v for v in returned.violations if v.kind in BROKEN)
         output = prepared.as_rows(returned.output, operation.output_shape(*prepared.laid.rows.shape))
         if output is None:
             return Attempted(refused=_refused(f"an answer of the shape {list(returned.output.shape)}"))
@@ -204,7 +177,7 @@ class Attempts:
         given = {name for name, _ in way.values if name in VALUES or name in (ax.CALL, ax.SHARED_MASK)}
         if given and FindingKind.NAN_MISMATCH in {violation.kind for violation in wrong}:
             wrong = wrong_values(with_zeros(subject), rows, bits, returned)
-        wrong = tuple(violation for violation in wrong if violation.kind in _BROKEN)
+        wrong = tuple(violation for violation in wrong if violation.kind in BROKEN)
         is_over = ax.OVER in way.get(ax.DIMS)
         if not wrong or not (is_over or any(way.get(axis) for axis in (ax.LAYOUT, ax.OFFSET, ax.DIMS))):
             return wrong
@@ -248,18 +221,11 @@ def _is_ignored(prepared: Prepared, output: torch.Tensor) -> bool:
     return False
 
 
-def _of_outcome(outcome: Outcome) -> Attempted:
-    broken = tuple(violation for violation in outcome.violations if violation.kind in _BROKEN)
-    others = (violation for violation in outcome.violations if violation.kind not in _BROKEN)
-    # A trial that is left out refuses nothing that is promised.
-    return Attempted(broken, next(others, None), outcome.fatal)
-
-
 def _without_answer(returned: Returned) -> Attempted:
     if any(INFERENCE_TENSOR in violation.message for violation in returned.violations):
         # Torch lets no workspace that a call in inference mode has made be written to outside it.
         return Attempted()
-    broken = tuple(v for v in returned.violations if v.kind in _BROKEN or returned.fatal)
+    broken = tuple(v for v in returned.violations if v.kind in BROKEN or returned.fatal)
     return Attempted(broken, next(iter(returned.violations), None), returned.fatal)
 
 

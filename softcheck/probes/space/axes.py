@@ -4,22 +4,24 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 
-from oracles.formats import FLOAT16, FORMATS, Bits, Format
-from softcheck.calling.call import TORCH_DTYPES
+from oracles.formats import FLOAT16, FORMATS, Format
+from softcheck.calling.call import TORCH_DTYPES, Called
 from softcheck.operations.operation import Parameter, value_in_words, without_layout
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import call_on, parameters_of, repeats
+from softcheck.probes.helpers import call_on, parameters_of
 from softcheck.probes.histories.modes import ANY_ALGORITHM, COMPILED, REQUIRES_GRAD, in_mode, modes
 from softcheck.probes.judged_gradients import judged_by
 from softcheck.probes.operand_moves import MASKS, SHARED, TOGETHER, layouts_of_operands
 from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, operand_calls, temperature_call
+from softcheck.probes.same_bits import Repeated
+from softcheck.probes.shape_plan import ROW_COUNTS, interleaved
 from softcheck.probes.space import contents, own, strides
 from softcheck.probes.space import output_gradients as og
 from softcheck.probes.space.way import DECLARED, Way, WayAxis, names_of
@@ -65,7 +67,7 @@ _LONG_OF_ONE, _LONG_OF_ONE_ON_GPU = (1100, 4100), (1030, 1100, 2050, 4100, 8200,
 """Keys of heads with a single query, which many programs may share."""
 _BEHIND_A_CACHE, _BEFORE_IT = 99, (3, 1, 6, 13, 21)
 """Keys of heads, and of these the keys before the first query: a chunk of a prompt behind a cache, whose length fills no tile."""
-_PLAIN_ROWS, _ROWS = 3, (1, 2, 8, 17)
+_PLAIN_ROWS, _ROWS, _MORE_ROWS = 3, (1, 2, 8, 17), 65
 _ROWS_LIKE, _COLUMNS_LIKE = 7, 66
 """Of rows beside special ones: an even number, so that a row may be two equal halves."""
 _OF_CONFIGURATIONS = (100, 1000)
@@ -74,6 +76,9 @@ _LARGE_OVER: tuple[dict[str, Any], ...] = (
     {DIMS: "2 over 0", ROWS: 65, COLUMNS: 1030},
 )
 """Tensors that a wrapper may cut into parts to spare memory."""
+_OF_MEAN, _FEW_OF_MEAN = (2, 129, 257, 300, 65, 1025, *ROW_COUNTS), (129, 65, 33, 17, 9, 5)
+"""Rows of a mean or a sum: losses are added up in chunks, in partial sums or by programs of several rows each."""
+_MOST_OF_MEAN, _MOST_OF_MEAN_ON_GPU = 1100, 70_000
 _PLAIN_HEADS, _HEADS = 2, (1, 6)
 _WIDEST, _WIDEST_INTERPRETED = 2**16 + 1, 2**14 + 1
 _MOST_ELEMENTS, _MOST_ELEMENTS_OF_TORCH, _MOST_ELEMENTS_INTERPRETED = 2**21, 2**17, 2**16
@@ -139,28 +144,35 @@ class WaySpace:
     def axes(self) -> tuple[WayAxis, ...]:
         """All axes with at least two values."""
         setting = self.subject.setting
+        outs = (PACKED_OUT, *((SLICE,) if self._is_strided else ())) if self.out_parameter else ()
+        outs += (EXCHANGED,) if SLICE in outs and self.most_dimensions > 2 else ()
+        gradients = og.OF_ROWS if setting.operation.operand_gradients is None else og.OF_HEADS
         found = (
             WayAxis(COLUMNS, self._columns, is_core=True),
             WayAxis(ROWS, self._rows),
             WayAxis(CONTENTS, names_of(contents.names(self.source.numbers, setting.fmt)), is_core=True),
             WayAxis(OTHERS, (ALIKE, OF_ALL_KINDS)),
-            WayAxis(DIMS, self._dims, is_core=True, is_promised=self.subject.setting.declaration.dimensions > 2),
+            WayAxis(DIMS, self._dims, is_core=True, is_promised=setting.declaration.dimensions > 2),
             WayAxis(LAYOUT, self._layouts, is_core=True),
             WayAxis(OFFSET, self._offsets, is_core=True),
             *(WayAxis(OPERAND + name, names_of(moves), is_core=True) for name, moves in self._operands().items()),
             *(WayAxis(name, values, is_core=True, is_promised=False) for name, values in self._options().items()),
             WayAxis(CALL, ("as usual", *names_of(self.calls.values())), is_core=True, is_promised=False),
             *(WayAxis(name, (DECLARED, *sizes), is_promised=False) for name, sizes in self._heads().items()),
-            WayAxis(GRADIENT, self._gradients, is_core=True),
+            WayAxis(GRADIENT, (NONE, *(gradients if self.carries_gradient else ())), is_core=True),
             WayAxis(ASKED, self._asked),
             WayAxis(MODE, names_of((NONE, *(mode for mode in self._modes if not _is_of_settings(mode))))),
             WayAxis(SETTINGS, names_of((NONE, *filter(_is_of_settings, self._modes)))),
             WayAxis(BEFORE, (NONE, *self._earlier())),
-            WayAxis(OUT, (NONE, *self._outs())),
+            WayAxis(OUT, (NONE, *outs)),
             WayAxis(SHARED_MASK, (NONE, *(SHARED if self._has_masks else ())), is_promised=False),
             *(WayAxis(name, self._given(name), is_promised=False) for name in own.LAUNCH),
             WayAxis(DTYPE, (NONE, *([self.wider.name] if self.wider else [])), is_promised=False),
-            WayAxis(VMAP, (NONE, *(own.VMAP if self._is_mapped else ())), is_promised=False),
+            WayAxis(
+                VMAP,
+                (NONE, *(own.VMAP if setting.has_rows_alone and self.source.mentions("vmap") else ())),
+                is_promised=False,
+            ),
             WayAxis(MODULE, names_of((NONE, *self.modules)), is_promised=False),
             WayAxis(CONFIGURATION, names_of((NONE, *self.configurations)), is_planned=False),
             WayAxis(LIKE, (NONE, *self._special_rows()), is_planned=False),
@@ -172,7 +184,11 @@ class WaySpace:
     def always(self) -> list[Way]:
         """Ways that are too dear, or too many, to meet others, and are made all the same."""
         is_tall = self._is_interpreted and self._tall is not None
-        found = [*self._long_heads(), *([{ROWS: _TALL_INTERPRETED, GRADIENT: og.VARYING}] if is_tall else [])]
+        found = [
+            *self._long_heads(),
+            *self._rows_of_means(),
+            *([{ROWS: _TALL_INTERPRETED, GRADIENT: og.VARYING}] if is_tall else []),
+        ]
         found += [{ROWS: _ROWS_LIKE, COLUMNS: _COLUMNS_LIKE, LIKE: like} for like in self._special_rows()]
         of_kernels = [n for n in _OF_CONFIGURATIONS if self.subject.setting.takes(n)]
         found += [{COLUMNS: n, CONFIGURATION: each} for each in names_of(self.configurations) for n in of_kernels]
@@ -186,6 +202,18 @@ class WaySpace:
         is_asked = not setting.has_heads and setting.takes(_COLUMNS_LIKE) and not setting.has_row_calls
         places = (contents.AT_BOTH_ENDS, contents.THROUGHOUT)
         return [f"{kind} {where}" for where in places for kind in contents.LIKE] if is_asked else []
+
+    def _rows_of_means(self) -> list[Mapping[str, object]]:
+        """Rows of a mean or a sum, whose losses differ much: one that counts for too much or too little shows."""
+        setting = self.subject.setting
+        if not setting.has_row_calls:
+            return []
+        most = _MOST_OF_MEAN_ON_GPU if setting.on_gpu else _MOST_OF_MEAN
+        own = (n for n in self.source.sizes_for(setting.fmt.itemsize) if 1 < n <= most)
+        around = interleaved([(n + 1, n + n // 2 + 1, 2 * n, 3 * n - 1) for n in own])
+        counts, few = (_FEW_OF_MEAN, 6) if self._is_interpreted else (_OF_MEAN, 4 * _MOST_OWN)
+        chosen = dict.fromkeys((*counts, *islice((n for n in around if n <= most), few)))
+        return [{ROWS: n, CONTENTS: "wide"} for n in chosen]
 
     def _long_heads(self) -> Iterator[Mapping[str, object]]:
         setting = self.subject.setting
@@ -249,21 +277,17 @@ class WaySpace:
         found = own.changed_modules(function, TORCH_DTYPES[fmt.name])
         bits = contents.ordinary_rows(_PLAIN_ROWS, self.columns_of(Way()), fmt)
 
-        def answer(module: torch.nn.Module) -> Bits | None:
+        def answer(module: torch.nn.Module) -> Called:
             changed = own.replaced(function, lambda _: module)
-            return call_on(replace(self.subject, variant=replace(self.subject.variant, function=changed)), bits).output
+            return call_on(replace(self.subject, variant=replace(self.subject.variant, function=changed)), bits)
 
         # Dropout, and noise that is added in training, give another answer each time.
-        return {name: each for name, each in found.items() if repeats(answer(each), partial(answer, each), fmt)}
+        return {name: each for name, each in found.items() if Repeated(partial(answer, each)).repeats(fmt)}
 
     @cached_property
     def other_values(self) -> Mapping[str, Any]:
         """Other values of the function's own parameters, whatever they mean."""
         return own.other_values(own.own_function(self.subject.variant.function), self.subject.setting.dtype)
-
-    @cached_property
-    def _is_mapped(self) -> bool:
-        return self.subject.setting.has_rows_alone and self.source.mentions("vmap")
 
     @cached_property
     def _takes_masks(self) -> bool:
@@ -346,7 +370,7 @@ class WaySpace:
 
     def excluded(self, way: Way) -> bool:
         """True if the values of a way can't stand together, or make too large a call."""
-        given = dict(way.values)
+        given, known = dict(way.values), self.subject.setting.operation.parameters
         dims, _ = _dims_of(given.get(DIMS, "2"))
         mode, layout, asked = given.get(MODE, ""), given.get(LAYOUT, strides.PACKED), given.get(ASKED, og.ONCE)
         gradient = bool(given.keys() & {GRADIENT, ASKED})
@@ -380,16 +404,17 @@ class WaySpace:
             or (SHARED_MASK in given and not self._has_shared(given))
             # One operand's own layout leaves the others packed: matrices that are all operands have no layout of the input then.
             or (
-                self._has_operands_alone
-                and bool({LAYOUT, OFFSET} & given.keys())
+                not given.keys().isdisjoint({LAYOUT, OFFSET})
                 and any(OPERAND in each for each in given)
+                and self.subject.setting.has_matrices_alone
+                and not self.subject.setting.has_rows_alone
             )
             # Nobody says where the first of fewer queries than keys stands, nor in which dtype an option's number is kept.
-            or ("queries" in given and not self._is_aligned and ("causal" in given or "window" in given))
+            or ("queries" in given and not known.get("causal") and ("causal" in given or "window" in given))
             or ("default_dtype" in settings and any(name in VALUES for name in given))
             # Nor whether a mean with class weights divides the squares by the weights or by the number of rows.
-            or ({"weight", "z_loss"} <= given.keys() and given.get("reduction", self._reduction) == "mean")
-            or (CALL in given and (OUT in given or any(self._is_optional(name) for name in given)))
+            or ({"weight", "z_loss"} <= given.keys() and given.get("reduction", known.get("reduction")) == "mean")
+            or (CALL in given and (OUT in given or any(map(_is_optional, given))))
             or (TEMPERATURE in given and "scale" in given)
             or (OUT in given and OVER in given.get(DIMS, ""))
             or (given.get(OUT) == EXCHANGED and dims == 2)
@@ -414,15 +439,6 @@ class WaySpace:
         is_asked = self.subject.setting.operation.arguments is not None
         return operand_calls(self.subject.variant.function) if is_asked else {}
 
-    @staticmethod
-    def _is_optional(axis: str) -> bool:
-        return axis in VALUES or axis in HEADS or axis == TEMPERATURE or axis.startswith(OPERAND)
-
-    @cached_property
-    def _has_operands_alone(self) -> bool:
-        setting = self.subject.setting
-        return setting.has_matrices_alone and not setting.has_rows_alone
-
     @cached_property
     def _has_heads(self) -> bool:
         return self.subject.setting.has_heads
@@ -438,34 +454,22 @@ class WaySpace:
         own_mask = self.subject.setting.operation.parameters.get("causal")
         return found | ({"causal": own_mask} if own_mask and "causal" in found else {})
 
-    @cached_property
-    def _reduction(self) -> Parameter:
-        """The reduction of a loss that is not said otherwise."""
-        return self.subject.setting.operation.parameters.get("reduction", "none")
-
-    @cached_property
-    def _is_aligned(self) -> bool:
-        """True if a causal mask is declared, which says where the queries stand among the keys."""
-        return bool(self.subject.setting.operation.parameters.get("causal"))
-
     def _is_large(self, way: Way) -> bool:
-        given = dict(way.values)
-        sizes = tuple(given.get(axis, "") for axis in (COLUMNS, ROWS, DIMS, LAYOUT))
-        if sizes not in self._large:
-            self._large[sizes] = self._is_beyond(way)
-        return self._large[sizes]
+        # A plan asks for the same sizes over and over.
+        return self._is_beyond(Way(tuple(each for each in way.values if each[0] in (COLUMNS, ROWS, DIMS, LAYOUT))))
 
     @cached_property
-    def _large(self) -> dict[tuple[str, ...], bool]:
-        """Answers for sizes: a plan asks for the same ones over and over."""
-        return {}
-
-    def _is_beyond(self, way: Way) -> bool:
-        setting, columns = self.subject.setting, self.columns_of(way)
-        elements = math.prod(self.leading_of(way)[0]) * columns * setting.operation.per_logit(columns)
-        elements *= strides.weight(way.get(LAYOUT, strides.PACKED))
+    def _is_beyond(self) -> Callable[[Way], bool]:
+        setting = self.subject.setting
         of_torch = _MOST_ELEMENTS if setting.on_gpu else _MOST_ELEMENTS_OF_TORCH
-        return elements > (_MOST_ELEMENTS_INTERPRETED if self._is_interpreted else of_torch)
+        most = _MOST_ELEMENTS_INTERPRETED if self._is_interpreted else of_torch
+
+        @cache
+        def is_beyond(way: Way) -> bool:
+            columns, weight = self.columns_of(way), strides.weight(way.get(LAYOUT, strides.PACKED))
+            return math.prod(self.leading_of(way)[0]) * columns * setting.operation.per_logit(columns) * weight > most
+
+        return is_beyond
 
     @cached_property
     def _is_interpreted(self) -> bool:
@@ -516,7 +520,9 @@ class WaySpace:
         most = _MOST_ROWS_INTERPRETED if self._is_interpreted else _MOST_ROWS
         if setting.has_heads:
             return tuple(map(str, (_PLAIN_HEADS, *_HEADS)))
-        counts = (_PLAIN_ROWS, *_ROWS, *([self._tall] if self._tall else []), *self._own_sizes(most))
+        # More rows than a tile has, each of which costs its time where Triton's interpreter runs it.
+        usual = _ROWS if self._is_interpreted else (*_ROWS, _MORE_ROWS)
+        counts = (_PLAIN_ROWS, *usual, *([self._tall] if self._tall else []), *self._own_sizes(most))
         if not setting.has_row_calls:
             counts = tuple(setting.fewer(n, self.columns_of(Way())) for n in counts)
         return tuple(map(str, dict.fromkeys(counts)))
@@ -567,13 +573,6 @@ class WaySpace:
         sizes = {**HEADS, "queries": names_of((*HEADS["queries"], *queries))}
         return {name: each for name, each in sizes.items() if name not in fixed}
 
-    @cached_property
-    def _gradients(self) -> tuple[str, ...]:
-        setting = self.subject.setting
-        if not self.carries_gradient:
-            return (NONE,)
-        return (NONE, *(og.OF_ROWS if setting.operation.operand_gradients is None else og.OF_HEADS))
-
     @property
     def _asked(self) -> tuple[str, ...]:
         """Ways to ask for a gradient."""
@@ -600,12 +599,6 @@ class WaySpace:
         found = [mode for group in known for mode in group if not any(word in mode for word in left_out)]
         return [*found, *([COMPILED] if self.source.mentions("_compiling(") else [])]
 
-    def _outs(self) -> tuple[str, ...]:
-        if not self.out_parameter:
-            return ()
-        strided = (SLICE, *((EXCHANGED,) if self.most_dimensions > 2 else ())) if self._is_strided else ()
-        return (PACKED_OUT, *strided)
-
     def _earlier(self) -> tuple[str, ...]:
         setting = self.subject.setting
         left_out = set() if len(setting.declaration.dtypes) > 1 else {"another dtype"}
@@ -626,3 +619,7 @@ def _dims_of(value: str) -> tuple[int, int]:
 
 def _is_of_settings(mode: str) -> bool:
     return mode == COMPILED or any(word in mode for word in _OF_SETTINGS)
+
+
+def _is_optional(axis: str) -> bool:
+    return axis in VALUES or axis in HEADS or axis == TEMPERATURE or axis.startswith(OPERAND)

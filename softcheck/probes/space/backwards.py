@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import msgspec
 import numpy as np
@@ -30,18 +31,18 @@ from softcheck.calling.call import (
 from softcheck.calling.memory import refuse_lack
 from softcheck.calling.state import preserved
 from softcheck.calling.unable import limit_behind
-from softcheck.contract import FindingKind, Violation
+from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.judge.contracts import contract_of
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import without_layout
 from softcheck.operations.ulp import Flags
 from softcheck.probes import judged_gradients
 from softcheck.probes.base import Subject
-from softcheck.probes.helpers import differing, ordinary_rows
+from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.histories.modes import THREAD as IN_THREAD
 from softcheck.probes.histories.modes import in_mode
-from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import nan_filled
+from softcheck.probes.same_bits import differing
 from softcheck.probes.space import axes as ax
 from softcheck.probes.space import output_gradients as og
 from softcheck.probes.space.calls import Prepared, WayCalls
@@ -50,12 +51,46 @@ from softcheck.probes.space.way import Way
 from softcheck.variants.adapt import Adapted
 
 OPERANDS = ("q", "k", "v")
+BROKEN = WRONG_KINDS | {
+    FindingKind.INPUT_MODIFIED,
+    FindingKind.OUT_OF_BOUNDS_WRITE,
+    FindingKind.WRONG_GRADIENT,
+    FindingKind.OUTPUT_REUSED,
+}
+"""Kinds that are faults in any circumstances."""
 _MODERATE = 1e3
 """Sizes of scores below which the gradients of attention are judged."""
 _LARGE = 64.0
 """A factor of some rows of output gradients, as a loss scaler has it."""
 _OF_TOTAL, _OF_ONE = 2.0**-5, 0.1
 """Parts of the sizes of all gradients, and of the least of them, beyond which a sum lacks a term, which no rounding explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """What a call in its circumstances showed, or the backward that was asked of it."""
+
+    violations: tuple[Violation, ...] = ()
+    refused: Violation | None = None
+    """What a call raised or returned in place of an answer: a fault where the circumstances are promised."""
+    fatal: bool = False
+    note: str | None = None
+    """A remark on gradients that nobody promises."""
+
+    @property
+    def faults(self) -> tuple[Violation, ...]:
+        """Its violations; else its refusal, where it has one."""
+        return self.violations or (() if self.refused is None else (self.refused,))
+
+    @property
+    def fails(self) -> bool:
+        """True for anything but a right answer."""
+        return bool(self.faults)
+
+    @classmethod
+    def by(cls, violation: Violation | None) -> Self | None:
+        """Returns what shows a violation; None for none."""
+        return None if violation is None else cls((violation,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +124,10 @@ class Backwards:
         self._calls, self._way = calls, way
         self._asked = way.get(ax.ASKED, og.ONCE)
 
-    def of(self, forwards: Sequence[Made]) -> Outcome:
+    def of(self, forwards: Sequence[Made]) -> Attempted:
         """Judges the gradients of forward calls, whose backwards come in reverse order."""
         first = forwards[0]
-        special: Mapping[str, Callable[[Made], Outcome]] = {
+        special: Mapping[str, Callable[[Made], Attempted | None]] = {
             og.AGAIN: self._again,
             og.FORWARD_MODE: self._in_forward_mode,
             og.ALL_ANSWERS: self._of_all_answers,
@@ -100,45 +135,34 @@ class Backwards:
             **dict.fromkeys(og.ONE_TENSOR, self._of_one_tensor),
         }
         if self._asked in special:
-            return self._of(first.subject, lambda: special[self._asked](first), is_promised=False)
+            return self._of(first.subject, partial(special[self._asked], first), is_promised=False) or Attempted()
         grads = [self._output_gradient(made, number) for number, made in enumerate(forwards)]
         if self._asked in {og.INPUT_OVERWRITTEN, og.ANSWER_OVERWRITTEN}:
             with torch.no_grad():
                 (first.x if self._asked == og.INPUT_OVERWRITTEN else first.output).zero_()
-        kept: list[tuple[torch.Tensor, Bits]] = []
-        fmt = first.subject.setting.fmt
+        kept: list[tuple[torch.Tensor, Bits, str]] = []
         for made, grad in reversed([*zip(forwards, grads, strict=True)]):
-            before = grad.clone()
             for is_again in (False, True)[: 1 + (self._asked == og.TWICE)]:
-                outcome = self._judged_once(made, grad, before, kept, is_again=is_again)
-                if outcome is not None:
-                    return outcome
-        message = "a gradient that the caller holds changed in a later backward"
-        changed = [
-            differing(FindingKind.OUTPUT_REUSED, bits, to_bits(found, fmt), fmt, message) for found, bits in kept
-        ]
+                attempted = self._once(made, grad, kept, is_again=is_again)
+                if attempted is not None:
+                    return attempted
         if self._asked != og.ANSWER_OVERWRITTEN:
-            message = "the output that the caller holds changed in the backward"
-            answers = [(made.bits, to_bits(made.output, fmt)) for made in forwards]
-            changed += [differing(FindingKind.OUTPUT_REUSED, bits, found, fmt, message) for bits, found in answers]
-        return Outcome(violations=tuple(each for each in changed if each is not None)[:1])
+            words = "the output that the caller holds changed in the backward"
+            kept += [(made.output, made.bits, words) for made in forwards]
+        fmt, kind = first.subject.setting.fmt, FindingKind.OUTPUT_REUSED
+        changed = (differing(kind, bits, to_bits(held, fmt), fmt, words) for held, bits, words in kept)
+        return Attempted.by(next(filter(None, changed), None)) or Attempted()
 
-    def _judged_once(
-        self,
-        made: Made,
-        grad: torch.Tensor,
-        before: torch.Tensor,
-        kept: list[tuple[torch.Tensor, Bits]],
-        *,
-        is_again: bool,
-    ) -> Outcome | None:
-        """Calls one backward, keeps its gradients with their bits, and returns an outcome where something is wrong or refused."""
-        subject, leaves = made.subject, made.leaves
+    def _once(
+        self, made: Made, grad: torch.Tensor, kept: list[tuple[torch.Tensor, Bits, str]], *, is_again: bool
+    ) -> Attempted | None:
+        """Calls one backward, keeps its gradients with their bits, and returns what is wrong or refused."""
+        subject, leaves, before = made.subject, made.leaves, grad.clone()
+        keeps_graph = self._asked == og.TWICE and not is_again
 
         def backward(given: torch.Tensor) -> Sequence[torch.Tensor | None]:
-            keeps = self._asked == og.TWICE and not is_again
             found: Sequence[torch.Tensor | None] = torch.autograd.grad(
-                made.output, [*leaves.values()], given, retain_graph=keeps, allow_unused=True
+                made.output, [*leaves.values()], given, retain_graph=keeps_graph, allow_unused=True
             )
             synchronize(subject.device)
             return found
@@ -146,28 +170,24 @@ class Backwards:
         called = self._calls.space.in_settings(backward, self._way)
         called = in_mode(called, IN_THREAD) if self._asked == og.THREAD else called
         found: list[torch.Tensor | None] = []
-
-        def ask() -> Outcome:
-            found.extend(called(grad))
-            return Outcome()
-
-        outcome = self._of(subject, ask, is_promised=not is_again and self._asked not in og.MAY_REFUSE)
-        if not found:
-            return outcome
+        is_promised = not is_again and self._asked not in og.MAY_REFUSE
+        refused = self._of(subject, lambda: found.extend(called(grad)), is_promised=is_promised)
+        if refused is not None:
+            return refused
         gradients = {name: each.detach() for name, each in zip(leaves, found, strict=True) if each is not None}
         for name, leaf in leaves.items():
-            whose = without_layout(name)
             if name not in gradients:
                 # A kernel may take a bias or sinks for constants.
+                whose = without_layout(name)
                 is_asked = whose in {"x", *OPERANDS} and reaches(made.output, leaf)
                 return lost(subject, "the input" if whose == "x" else whose, is_in_graph=is_asked)
         wrong = self._wrong(made, gradients, before)
         if wrong is None and not torch.equal(grad.nan_to_num(), before.nan_to_num()):
-            wrong = Violation(
-                FindingKind.INPUT_MODIFIED, "the output gradient, which is the caller's, changed in the backward"
-            )
-        kept += [(each, to_bits(each, subject.setting.fmt)) for each in gradients.values() if "x" in gradients]
-        return None if wrong is None else Outcome(violations=(wrong,))
+            message = "the output gradient, which is the caller's, changed in the backward"
+            wrong = Violation(FindingKind.INPUT_MODIFIED, message)
+        words = "a gradient that the caller holds changed in a later backward"
+        kept += [(each, to_bits(each, subject.setting.fmt), words) for each in gradients.values() if "x" in gradients]
+        return Attempted.by(wrong)
 
     def _wrong(self, made: Made, gradients: Mapping[str, torch.Tensor], grad: torch.Tensor) -> Violation | None:
         subject, prepared, rows = made.subject, made.prepared, made.prepared.laid.rows
@@ -208,18 +228,18 @@ class Backwards:
         grad = prepared.like(values, output)
         return og.LAYOUTS[asked](grad, prepared.place) if asked in og.LAYOUTS else grad
 
-    def _of(self, subject: Subject, ask: Callable[[], Outcome], *, is_promised: bool) -> Outcome:
-        """Asks for gradients; what raises is a finding where that is promised."""
+    def _of(self, subject: Subject, ask: Callable[[], Attempted | None], *, is_promised: bool) -> Attempted | None:
+        """Asks for gradients; what raises is a finding where that is promised. Returns None where nothing is wrong."""
         try:
             with preserved(), nan_filled(), activity.calling():
                 found = ask()
                 synchronize(subject.device)
         except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
             refused = raised_in_backward(subject, error)
-            return refused if is_promised else Outcome(fatal=refused.fatal)
+            return refused if is_promised else Attempted(fatal=refused.fatal)
         return found
 
-    def _again(self, made: Made) -> Outcome:
+    def _again(self, made: Made) -> Attempted | None:
         """Differentiates sum w dx by x, dx the gradient for g, w fixed. A backward that refuses it, or leaves no graph, passes.
 
         A backward written by hand often leaves a graph for g alone. That is a finding where gradients are promised, and a note elsewhere.
@@ -229,7 +249,7 @@ class Backwards:
         grad = self._output_gradient(made).requires_grad_()
         (first,) = torch.autograd.grad(made.output, leaf, grad, create_graph=True)
         if not first.requires_grad:
-            return Outcome()
+            return None
         found: Sequence[torch.Tensor | None] = torch.autograd.grad(
             first, leaf, weights.view_as(first), allow_unused=True, retain_graph=True
         )
@@ -237,14 +257,12 @@ class Backwards:
         if second is None:
             # once_differentiable leaves a node that raises, which a gradient by the input alone does not reach.
             torch.autograd.backward(first, weights.view_as(first))
-            is_promised = subject.setting.declaration.backward
-            missing = (Violation(FindingKind.WRONG_GRADIENT, _MISSING),) if is_promised else ()
-            return Outcome(violations=missing, note=None if is_promised else _MISSING)
+            return not_asked(subject, FindingKind.WRONG_GRADIENT, _MISSING)
         second = second.reshape(rows.shape)
         arithmetic = _arithmetic(subject, made.returned)
-        return _outcome_of(judged_gradients.judged_again(subject, rows, grad, weights, second, arithmetic))
+        return Attempted.by(judged_gradients.judged_again(subject, rows, grad, weights, second, arithmetic))
 
-    def _in_forward_mode(self, made: Made) -> Outcome:
+    def _in_forward_mode(self, made: Made) -> Attempted | None:
         """Compares the derivative along a tangent with torch's in float64. What has no tangent is no finding."""
         subject, prepared = made.subject, made.prepared
         along, x = self._ordinary(made, "along"), prepared.view(prepared.storage())
@@ -255,10 +273,10 @@ class Backwards:
             output = prepared.function(forward_ad.make_dual(x, tangent))  # type: ignore[no-untyped-call]
             found = forward_ad.unpack_dual(output).tangent  # type: ignore[no-untyped-call]
         if found is None:
-            return Outcome()
-        return _outcome_of(judged_gradients.judged_forward_mode(subject, prepared.laid.rows, along, found))
+            return None
+        return Attempted.by(judged_gradients.judged_forward_mode(subject, prepared.laid.rows, along, found))
 
-    def _of_all_answers(self, made: Made) -> Outcome:
+    def _of_all_answers(self, made: Made) -> Attempted | None:
         """Compares the gradient for all answers with the sum of those for each: a derivative is linear in output gradients."""
         parts = {name: part for name, part in made.whole.items() if _carries_numbers(part)}
         grads = {name: self._drawn(part) for name, part in parts.items()}
@@ -267,24 +285,24 @@ class Backwards:
         together = _flat([*parts.values()], leaves, [*grads.values()])
         is_compared = sum(bool(one.any()) for one in alone) > 1
         words = f"output gradients of {' and '.join(parts)} at once: the gradient"
-        return _adds_up(alone, together, words) if is_compared else Outcome()
+        return _adds_up(alone, together, words) if is_compared else None
 
-    def _by_bias(self, made: Made) -> Outcome:
+    def _by_bias(self, made: Made) -> Attempted | None:
         """Compares the gradients by the input and by the bias: of softmax(s x + b) that by x is s times that by b."""
         if "bias" not in made.leaves:
-            return Outcome()
+            return None
         leaves = [made.leaves["x"], made.leaves["bias"]]
         found: Sequence[torch.Tensor | None] = torch.autograd.grad(
             made.output, leaves, self._drawn(made.output), allow_unused=True
         )
         by_x, by_bias = found
         if by_x is None or by_bias is None:
-            return Outcome()
+            return None
         scale = float(made.subject.variant.operation.parameters.get("scale", 1.0))
         words = "the gradient by the bias, times the scale,"
         return _adds_up([by_x.double().flatten()], scale * by_bias.double().flatten(), words)
 
-    def _of_one_tensor(self, made: Made) -> Outcome:
+    def _of_one_tensor(self, made: Made) -> Attempted | None:
         """Compares the gradient by a tensor that is several operands with the sum of those by copies of it."""
         shared, subject, prepared = og.ONE_TENSOR[self._asked], made.subject, made.prepared
         operation, taking = subject.variant.operation, subject.variant.function
@@ -311,7 +329,7 @@ class Backwards:
 
         copies, one = gradients(len(shared)), gradients(1)
         words = f"where {', '.join(shared)} are one tensor: its gradient"
-        return _adds_up(copies, one[0], words) if copies and one else Outcome()
+        return _adds_up(copies, one[0], words) if copies and one else None
 
     def _ordinary(self, made: Made, name: str) -> Bits:
         """Returns ordinary rows of the input's size, others for each name."""
@@ -330,10 +348,6 @@ _MISSING = (
 )
 
 
-def _outcome_of(violation: Violation | None) -> Outcome:
-    return Outcome(violations=() if violation is None else (violation,))
-
-
 def _carries_numbers(part: object) -> bool:
     return isinstance(part, torch.Tensor) and part.requires_grad and part.is_floating_point() and part.numel() > 0
 
@@ -345,19 +359,19 @@ def _flat(outputs: list[torch.Tensor], leaves: list[torch.Tensor], grads: list[t
     return torch.cat([one.detach().double().flatten() for one in flat])
 
 
-def _adds_up(parts: Sequence[torch.Tensor], whole: torch.Tensor, words: str) -> Outcome:
+def _adds_up(parts: Sequence[torch.Tensor], whole: torch.Tensor, words: str) -> Attempted | None:
     """Returns a finding where a gradient is further from the sum of its parts than rounding explains."""
     if not all(torch.isfinite(each).all() for each in (*parts, whole)):
-        return Outcome()
+        return None
     sizes = [float(one.norm()) for one in parts if one.any()]
     away = float((whole - torch.stack([*parts]).sum(0)).norm())
     if not sizes or away <= max(_OF_TOTAL * sum(sizes), _OF_ONE * min(sizes)):
-        return Outcome()
+        return None
     message = (
         f"{words} is {away:.3g} away from the sum of those of its parts, whose sizes are "
         f"{', '.join(f'{size:.3g}' for size in sizes)} (in the Euclidean norm); expected the sum"
     )
-    return _outcome_of(Violation(FindingKind.WRONG_GRADIENT, message))
+    return Attempted.by(Violation(FindingKind.WRONG_GRADIENT, message))
 
 
 def saved_packed() -> AbstractContextManager[object]:
@@ -469,11 +483,18 @@ def _graph_of(output: torch.Tensor) -> Iterator[Any]:
             left += [before for before, _ in node.next_functions]
 
 
-def not_asked(subject: Subject, kind: FindingKind, why: str, *, fatal: bool = False) -> Outcome:
+def not_asked(subject: Subject, kind: FindingKind, why: str, *, fatal: bool = False) -> Attempted:
     """A finding where gradients are promised; else a note."""
-    if subject.setting.declaration.backward:
-        return Outcome(violations=(Violation(kind, f"gradients: {why}"),), fatal=fatal)
-    return Outcome(note=f"gradients: {why}", fatal=fatal)
+    said = f"gradients: {why}"
+    if not subject.setting.declaration.backward:
+        return Attempted(note=said, fatal=fatal)
+    return _of_kind(kind, said, fatal=fatal)
+
+
+def _of_kind(kind: FindingKind, said: str, *, fatal: bool) -> Attempted:
+    """Returns a fault of any circumstances, or what is one where these are promised."""
+    violation = Violation(kind, said)
+    return Attempted((violation,) if kind in BROKEN else (), None if kind in BROKEN else violation, fatal)
 
 
 _ABSENT = re.compile(
@@ -485,7 +506,7 @@ _KEEPS_NO_GRAPH = "compiled with non-empty donated buffers"
 """torch.compile's words where a backward writes over what its forward kept, and so can be called only once."""
 
 
-def raised_in_backward(subject: Subject, error: Exception) -> Outcome:
+def raised_in_backward(subject: Subject, error: Exception) -> Attempted:
     """Returns the outcome where the backward of an output that carries a gradient raised ``error``: a finding.
 
     A backward that says that there is none, by NotImplementedError or in torch's own words, is a note unless gradients are promised;
@@ -499,16 +520,16 @@ def raised_in_backward(subject: Subject, error: Exception) -> Outcome:
     fatal = not is_usable(subject.device)
     said = f"the backward raises {describe(error)}"
     if _KEEPS_NO_GRAPH in str(error):
-        return Outcome(note="gradients: torch.compile's backward can be called only once for a forward", fatal=fatal)
+        return Attempted(note="gradients: torch.compile's backward can be called only once for a forward", fatal=fatal)
     if isinstance(error, NotImplementedError) or _ABSENT.search(str(error)):
         return not_asked(subject, FindingKind.RAISED, said, fatal=fatal)
     advice = "expected a gradient, which the output carries; backward=False or --no-backward says that none is promised"
-    return Outcome(violations=(Violation(FindingKind.RAISED, f"gradients: {said}; {advice}"),), fatal=fatal)
+    return _of_kind(FindingKind.RAISED, f"gradients: {said}; {advice}", fatal=fatal)
 
 
-def lost(subject: Subject, whose: str, *, is_in_graph: bool) -> Outcome:
+def lost(subject: Subject, whose: str, *, is_in_graph: bool) -> Attempted:
     """Returns the outcome where no gradient reaches a tensor: a finding where the answer's graph holds it, since it is lost without a word."""
     if not is_in_graph:
         return not_asked(subject, FindingKind.WRONG_GRADIENT, f"none reaches {whose}, which is detached")
     message = f"the output carries a gradient, and the backward gives {whose} none; expected one"
-    return _outcome_of(Violation(FindingKind.WRONG_GRADIENT, message))
+    return Attempted((Violation(FindingKind.WRONG_GRADIENT, message),))

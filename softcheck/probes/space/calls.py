@@ -30,9 +30,9 @@ from softcheck.probes.space.way import Way, names_of
 from softcheck.variants.adapt import Adapted
 
 _LONG = 2000
+"""Columns from which on a wider row has one column more, and not three times as many."""
 _MATRICES = 2
 """Matrices of a call's rows that have one answer: of a single one all layouts of rows are one."""
-"""Columns from which on a wider row has one column more, and not three times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,23 +175,16 @@ class WayCalls:
             whole = prepared.laid.storage.copy()
             whole[prepared.laid.places] = self.bits(way, "before")
             storage.copy_(to_tensor(whole, prepared.subject.setting.fmt, storage.device))
-            self.in_vain(prepared, prepared.view(storage), way)
+            in_vain(self.space.called(prepared.function, way), prepared.view(storage))
             storage.copy_(prepared.storage())
         elif before:
             self._make_other(prepared, way, before)
-
-    def in_vain(self, prepared: Prepared, x: torch.Tensor, way: Way) -> object:
-        """Makes a call of which nothing is promised, and returns its answer; None where it raises."""
-        with preserved(), suppress(Exception), activity.calling():
-            return self.space.called(prepared.function, way)(x)
-        return None
 
     def _make_other(self, prepared: Prepared, way: Way, before: str) -> None:
         flagged = self._with_mask_and_causal() if before == ax.MASK_AND_CAUSAL else None
         if flagged is not None:
             x = to_tensor(flagged[1], flagged[0].setting.fmt, flagged[0].device)
-            with preserved(), suppress(Exception), activity.calling():
-                flagged[0].variant.function(x)
+            in_vain(flagged[0].variant.function, x)
             return
         other = self._other(way, before)
         subject = prepared.subject
@@ -200,7 +193,7 @@ class WayCalls:
             x = prepared.view(prepared.storage())
             for name, value in self.space.other_values.items():
                 changed = own.replaced(subject.variant.function, lambda taken: own.with_values(taken, {name: value}))  # noqa: B023 - called at once
-                self.in_vain(replace(prepared, function=changed), x, way)
+                in_vain(self.space.called(changed, way), x)
         made = self.prepared(subject, other, self.bits(other, "before"))
         x = made.view(made.storage())
         if before == "another dtype":
@@ -209,10 +202,9 @@ class WayCalls:
             x = x.to(TORCH_DTYPES[FORMATS[dtype].name])
         x.requires_grad_(before == "a backward")
         with handing_out(failing(1)) if before == "a failed allocation" else nullcontext():
-            answer = self.in_vain(made, x, way)
+            answer = in_vain(self.space.called(made.function, way), x)
         if before == "a backward" and isinstance(answer, torch.Tensor) and answer.requires_grad:
-            with preserved(), suppress(Exception), activity.calling():
-                torch.autograd.grad(answer, x, answer.detach())
+            in_vain(torch.autograd.grad, answer, x, answer.detach())
 
     def _other(self, way: Way, before: str) -> Way:
         """Returns the way of the call before."""
@@ -272,6 +264,13 @@ class WayCalls:
         # Some of the first keys, which many queries of a causal mask see.
         values[:, 1::2] = -np.inf
         return None if flagged is None else (flagged, encode(values, fmt))
+
+
+def in_vain(function: Callable[..., Any], *given: Any) -> Any:
+    """Makes a call of which nothing is promised, and returns its answer; None where it raises."""
+    with preserved(), suppress(Exception), activity.calling():
+        return function(*given)
+    return None
 
 
 def of_other_heads(subject: Subject, parameters: Mapping[str, float]) -> Subject:

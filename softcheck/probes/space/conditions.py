@@ -34,29 +34,9 @@ _TRIES = 2
 """Ways in which the same conditions are sought together."""
 _MOST_OTHERS = 20
 """Conditions that come out otherwise than usual of which any are sought together."""
-_BUILT_IN = frozenset(
-    {"len", "isinstance", "bool", "any", "all", "min", "max", "abs", "int", "float", "getattr", "hasattr"}
-)
-_ASKING = ASKING.union(
-    [
-        "abs",
-        "float",
-        "double",
-        "int",
-        "bool",
-        "t",
-        "get",
-        "keys",
-        "values",
-        "items",
-        "startswith",
-        "endswith",
-        "lower",
-        "bit_length",
-        "is_tensor",
-    ],
-    ["current_thread", "main_thread", "get_ident"],
-)
+_BUILT_IN = "len isinstance bool any all min max abs int float getattr hasattr"
+_METHODS = "abs float double int bool t get keys values items startswith endswith lower bit_length is_tensor current_thread main_thread get_ident"
+_ASKING = ASKING.union(_METHODS.split())
 """Methods and functions of modules that change nothing of what they ask."""
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
@@ -229,6 +209,6 @@ def _is_question(node: ast.expr) -> bool:
             return False
         if isinstance(each, ast.Call):
             name = each.func.attr if isinstance(each.func, ast.Attribute) else ""
-            if name not in _ASKING and not (isinstance(each.func, ast.Name) and each.func.id in _BUILT_IN):
+            if name not in _ASKING and not (isinstance(each.func, ast.Name) and each.func.id in _BUILT_IN.split()):
                 return False
     return not isinstance(node, ast.Constant)

@@ -1,6 +1,7 @@
 """Contents of rows by name: the values of the axis ``contents``. Imports no torch."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from softcheck.cases.telling import telling_batch
 PLAIN = "ordinary"
 
 _FAR, _APART = 800.0, 60.0
+_REACHED = 16.0
+"""Numbers below which ordinary logits lie."""
 _MOST_NUMBERS = 2
 """Numbers of a variant's source on whose both sides the largest logits lie."""
 
@@ -20,44 +23,33 @@ def ordinary_rows(rows: int, columns: int, fmt: Format, seed: int = 0) -> Bits:
     return encode(2.0 * generator.standard_normal((rows, columns)), fmt)
 
 
-def edge_rows(columns: int, fmt: Format, *, rows: int, seed: int) -> Bits:
-    """Bits of up to four rows that show faults which ordinary rows hide, [rows, columns].
-
-    The first row has logits around -30, which show padding that is read as 0; its largest logit is in the last column
-    and shows a dropped tail. The second row is ordinary. The third and the fourth have their largest logit in the first
-    and the last column.
-    """
-    generator = np.random.default_rng([seed, columns])
-    values = 2.0 * generator.standard_normal((4, columns))
-    values[0] -= 30.0
-    values[0, -1] = -22.0
-    values[2, 0] = values[3, -1] = 12.0
-    return encode(values[:rows], fmt)
-
-
 _PERIOD = 1_000_003
 """Elements after which large inputs repeat themselves: a prime, so that rows a power of two apart differ."""
 _BEYOND = 150.0
 """Distance of some rows from the others, at which their exponentials vanish beside those."""
+_PEAK_OF_ROWS, _LOW, _LAST_OF_LOW = 12.0, -30.0, -22.0
 _FEW_ELEMENTS = 2**15
 """Elements up to which inputs have a fully masked row. The judge's screen does not pass such rows."""
 
 
 def unlike_rows(rows: int, columns: int, fmt: Format, seed: int) -> Bits:
-    """Bits of rows that all differ, [rows, columns].
+    """Bits of rows that all differ and show faults which ordinary rows hide, [rows, columns].
 
-    The largest logit stands first in a quarter of the rows and last in another. One row in 16 lies far below the others, so that a
+    One row in 16 has logits around -30, which show padding that is read as 0; its largest logit is in the last column and shows a dropped
+    tail. The largest logit stands first in a quarter of the rows, and last in another. One row in 16 lies far below the others, so that a
     maximum that rows share shows. Where there are few elements, one row in 16 is fully masked.
     """
     if rows * columns <= _PERIOD:
         bits = ordinary_rows(rows, columns, fmt, seed)
     else:
         bits = np.resize(ordinary_rows(1, _PERIOD, fmt, seed), (rows, columns))
+    peak, last_of_low, masked = encode(np.array([_PEAK_OF_ROWS, _LAST_OF_LOW, -np.inf]), fmt)
+    for first, shift in ((0, _LOW), (11, -_BEYOND)):
+        bits[first::16] = encode(decode(bits[first::16], fmt) + shift, fmt)
+    bits[::16, -1:] = last_of_low
     if columns > 1:
-        peak, masked = encode(np.array([9.0, -np.inf]), fmt)
-        bits[::4, 0] = peak
-        bits[1::4, -1] = peak
-        bits[11::16] = encode(decode(bits[11::16], fmt) - _BEYOND, fmt)
+        bits[2::4, 0] = peak
+        bits[3::4, -1] = peak
         if bits.size <= _FEW_ELEMENTS:
             bits[6::16] = masked
     return bits
@@ -70,32 +62,16 @@ Fill = Callable[[Values, np.random.Generator], Values]
 """Returns rows in place of ordinary ones, float64 [rows, columns], in memory of their own."""
 
 
-def _marked(value: float) -> Fill:
-    """Puts a value into one column of the first row, and into another one of each third row."""
+def _put(value: float, *places: Callable[[int, int], Any]) -> Fill:
+    """Puts a value at some places, which follow from the number of columns and a random column."""
 
     def fill(rows: Values, rng: np.random.Generator) -> Values:
-        rows[::3, int(rng.integers(rows.shape[1]))] = value
+        columns = rows.shape[1]
+        for place in places:
+            rows[place(columns, int(rng.integers(columns)))] = value
         return rows
 
     return fill
-
-
-def _hidden_columns(rows: Values, _rng: np.random.Generator) -> Values:
-    """Hides every third column, and the last half of each second row, as sequences of unequal length have them."""
-    rows[:, 1::3] = -np.inf
-    rows[1::2, (rows.shape[1] + 1) // 2 :] = -np.inf
-    return rows
-
-
-def _hidden_rows(rows: Values, _rng: np.random.Generator) -> Values:
-    rows[::2] = -np.inf
-    return rows
-
-
-def _short_first_row(rows: Values, _rng: np.random.Generator) -> Values:
-    """Hides most of the first row, as one sequence of a batch is shorter than the others."""
-    rows[0, max(1, rows.shape[1] // 4) :] = -np.inf
-    return rows
 
 
 def _far_apart(rows: Values, _rng: np.random.Generator) -> Values:
@@ -121,12 +97,13 @@ def _growing(rows: Values, _rng: np.random.Generator) -> Values:
 
 FILLS: Mapping[str, Fill] = {
     PLAIN: lambda rows, _: rows,
-    "hidden columns": _hidden_columns,
-    "hidden rows": _hidden_rows,
-    "a short first row": _short_first_row,
+    # Every third column, and the last half of each second row, as sequences of unequal length have them.
+    "hidden columns": _put(-np.inf, lambda _, __: np.s_[:, 1::3], lambda n, _: np.s_[1::2, (n + 1) // 2 :]),
+    "hidden rows": _put(-np.inf, lambda _, __: np.s_[::2]),
+    "a short first row": _put(-np.inf, lambda n, _: np.s_[0, max(1, n // 4) :]),
     "far apart": _far_apart,
-    "NaN": _marked(np.nan),
-    "+inf": _marked(np.inf),
+    "NaN": _put(np.nan, lambda _, column: np.s_[::3, column]),
+    "+inf": _put(np.inf, lambda _, column: np.s_[::3, column]),
     "peaks": _peaks,
     "growing": _growing,
     "zeros": lambda rows, _: np.zeros_like(rows),
@@ -192,8 +169,10 @@ HUGE = "huge"
 
 def names(numbers: Sequence[float], fmt: Format) -> tuple[str, ...]:
     """Returns the names of contents for a variant whose source has these numbers."""
-    own = [n for n in dict.fromkeys(abs(n) for n in numbers) if 1.0 <= n < min(fmt.max, 1e5) and n != int(n)]
-    own += [n for n in dict.fromkeys(abs(n) for n in numbers) if 2.0 < n <= 1000.0 and n == int(n)]
+    floats = dict.fromkeys(abs(n) for n in numbers if isinstance(n, float) and 1.0 <= abs(n) < fmt.max / 2)
+    whole = dict.fromkeys(abs(n) for n in numbers if n == int(n) and 2.0 < abs(n) <= 1000.0)
+    # Ordinary logits don't reach the large ones, which are limits, and in place of -inf the start of a maximum.
+    own = list(dict.fromkeys([*sorted(floats, key=lambda n: n < _REACHED), *whole]))
     return (
         *FILLS,
         ADVERSARIAL,
@@ -236,7 +215,8 @@ def rows_of(
     if name not in FILLS:
         # All logits beyond a number, which a kernel may take for a limit.
         side, _, number = name.partition(" ")
-        ordinary += float(number) + (8.0 if side == "above" else -8.0)
+        apart = 1.0 + abs(float(number)) / 1024
+        ordinary = float(number) + apart * (ordinary + (8.0 if side == "above" else -8.0))
     else:
         ordinary = FILLS[name](ordinary, rng) if rows and columns else ordinary
     return encode(np.where(np.isfinite(ordinary), np.clip(ordinary, -fmt.max, fmt.max), ordinary), fmt)

@@ -19,7 +19,7 @@ from softcheck.report.compare import Comparison
 from softcheck.report.content import one_line
 from softcheck.report.model import Report, SpeedReport
 from softcheck.report.output import PLAIN, Display
-from softcheck.report.page import charts, sections
+from softcheck.report.page import errors, sections
 from softcheck.report.templates import drawn, templates
 from softcheck.tracing.model import PHASES, Trace
 
@@ -76,12 +76,10 @@ def _digest(text: str) -> str:
 
 
 _REPORT = (
-    Section("verdicts", "Verdicts", "verdicts.html", sections.verdicts),
-    Section("figures", "Figures", "figures_table.html", sections.figures_table),
+    Section("figures", "Verdicts", "figures_table.html", sections.figures_table),
     Section("whole-sets", "Inputs judged whole", "lists.html", sections.whole_sets),
-    Section("speed", "Accuracy against speed", "speed_accuracy.html", charts.accuracy),
-    Section("histograms", "How errors are spread", "histograms.html", charts.histograms),
-    Section("curves", "Errors along a row", "error_curves.html", charts.error_curves),
+    Section("speed", "Speed", "speed_tables.html", sections.speed_tables),
+    Section("histograms", "How errors are spread", "histograms.html", errors.histograms),
     Section("findings", "Findings", "finding_pages.html", sections.findings),
     Section("row", "The row, step by step", "microscope.html", sections.recordings, "microscope.js"),
     Section("beside", "Worst elements, probes, arithmetic", "lists.html", sections.beside),
@@ -90,13 +88,12 @@ _REPORT = (
 )
 _SPEED = (
     Section("figures", "Figures", "speed_tables.html", sections.speed_tables),
-    Section("accuracy", "Accuracy against speed", "speed_accuracy.html", charts.accuracy),
     Section("remarks", "Remarks", "lists.html", sections.speed_remarks),
     Section("environment", "Environment", "run_environment.html", sections.environment),
 )
 _TRACE = Section("row", "The row, step by step", "microscope.html", sections.recordings, "microscope.js")
-_CHANGES = Section("changes", "Changes", "changes.html", charts.changes)
-_BASELINE = Section("baseline", "Against the baseline", "changes.html", charts.changes_since_the_baseline)
+_CHANGES = Section("changes", "Changes", "changes.html", sections.changes)
+_BASELINE = Section("baseline", "Against the baseline", "changes.html", sections.changes)
 
 
 def report_page(report: Report, _display: Display = PLAIN, baseline: Comparison | None = None) -> str:

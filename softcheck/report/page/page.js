@@ -118,7 +118,7 @@
   addEventListener("beforeprint", () => {
     for (const part of document.querySelectorAll("details")) {
       part.dataset.wasOpen = part.open;
-      part.open ||= !part.classList.contains("behind-chart");
+      part.open = true;
     }
   });
   addEventListener("afterprint", () => {

@@ -1,9 +1,5 @@
 """The contents of a page's sections that hold words and tables: each function returns what its template draws."""
 
-import contextlib
-import re
-import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby, zip_longest
@@ -14,7 +10,8 @@ from oracles.formats import FORMATS
 from softcheck.contract import Surroundings
 from softcheck.explain import of_kind
 from softcheck.probes.registry import PROBES
-from softcheck.report import content, figures, speed
+from softcheck.report import compare, content, figures, speed
+from softcheck.report.compare import Comparison, by_word, shapes_of
 from softcheck.report.content import Column, FindingGroup, one_line
 from softcheck.report.model import Finding, Report, SpeedReport, VariantResult
 from softcheck.report.trace_text import left_out, number, row_lines, ulps
@@ -22,32 +19,10 @@ from softcheck.tracing.model import Trace, TracedRow
 
 Contents = Mapping[str, object]
 
-_MOST_ELEMENTS = 256
-"""Elements of an input that a reader still takes in as bits."""
-
 _FEW = 3
 """Shapes up to which each has a table of its own."""
 
 ELEMENT_COLUMNS = ("column", "input bits", "input", "output bits", "output", "exact", "ULP", "bound")
-
-
-def verdicts(report: Report) -> Contents:
-    """The strip of verdicts: one line for each variant, with the sentences on it and the dtypes that they hold for."""
-    dtypes, lines = list(content.by_dtype(report)), []
-    rows = list(zip(report.variants, row_anchors(report), strict=True))
-    for name in dict.fromkeys(result.name for result in report.variants):
-        found = [(result, anchor) for result, anchor in rows if result.name == name]
-        said: dict[str, list[str]] = {}
-        for result, _ in found:
-            said.setdefault(sentence(result), []).append(result.dtype)
-        lines.append(
-            {
-                "name": one_line(name),
-                "verdicts": [[(result.verdict, at) for result, at in found if result.dtype == d] for d in dtypes],
-                "sentences": [(s, "" if len(said) == 1 else ", ".join(dict.fromkeys(of))) for s, of in said.items()],
-            }
-        )
-    return {"dtypes": dtypes, "lines": lines} if lines else {}
 
 
 def sentence(result: VariantResult) -> str:
@@ -73,32 +48,21 @@ def _outcome(result: VariantResult) -> str:
     return "no broken promise" if result.was_run else "nothing was run"
 
 
-def row_anchors(report: Report) -> list[str]:
-    """The id of each result's row: ``row-one_block-float16``; a second row of the same name and dtype ends in its number."""
-    seen: Counter[str] = Counter()
-    anchors = []
-    for result in report.variants:
-        slug = re.sub(r"[^a-z0-9_.]+", "-", f"{result.name} {result.dtype}".lower()).strip("-")
-        seen[slug] += 1
-        anchors.append(f"row-{slug}" + (f"-{seen[slug]}" if seen[slug] > 1 else ""))
-    return anchors
-
-
 def figures_table(report: Report) -> Contents:
     """The columns and rows of the terminal's tables as one, what a reader may filter by, kinds of findings, and the legend."""
     dtypes = list(content.by_dtype(report))
     variant, *others = content.columns(report)
-    dtype = Column("dtype", lambda r: one_line(r.dtype), "both", numeric=False)
+    dtype = Column("dtype", lambda r: one_line(r.dtype), numeric=False)
     columns = [variant, *([dtype] if len(dtypes) > 1 else []), *others]
     rows = [
         {
             "result": result,
-            "anchor": anchor,
             "cells": [column.cell(result) for column in columns],
+            "sentence": sentence(result),
             "first_finding": _first_finding(result),
             "defects": _by_reason(content.groups_of(result, known=True)),
         }
-        for result, anchor in zip(report.variants, row_anchors(report), strict=True)
+        for result in report.variants
     ]
     if not rows:
         return {}
@@ -141,31 +105,21 @@ def findings(report: Report) -> Contents:
     return {"pages": pages, "columns": ELEMENT_COLUMNS} if pages else {}
 
 
-def shrunk_input(finding: Finding) -> str | None:
-    """The bits of the smallest input that is known to break the promise; None if none is known, or if it is too large to be read."""
-    for command in filter(None, (finding.save, finding.reproduce)):
-        with contextlib.suppress(ValueError):
-            words = shlex.split(command)
-            if words[:3] == ["softcheck", "corpus", "add"] and "--bits" in words[:-1]:
-                bits = words[words.index("--bits") + 1]
-                return bits if len(bits.replace(";", " ").split()) <= _MOST_ELEMENTS else None
-    return None
-
-
 def _page(group: FindingGroup, finding: Finding, others: list[Finding]) -> Contents:
     """One finding with everything that is known of it, and the others of its group."""
     dtype, around = group.result.dtype, finding.around
-    smallest = next((f for f in (finding, *others) if shrunk_input(f) is not None), finding)
-    shrunk = shrunk_input(smallest)
     # A command that holds a wide row would bury the rest; it is in the JSON.
-    save = [("keep the smallest input as a regression", smallest.save)] if smallest.save and shrunk is not None else []
+    save = next((f.save for f in (finding, *others) if f.save and len(f.save) <= content.LONGEST_COMMAND), None)
+    said = [
+        ("show it again", finding.reproduce),
+        *([("keep the smallest input as a regression", save)] if save else []),
+    ]
     return {
         "finding": finding,
         "title": f"{content.subject(group.result)}: {group.extent}",
         "elements": list(_elements(around, finding.column, dtype)) if around is not None else [],
         "row": _valued(around.row, dtype) if around is not None and around.row is not None else [],
-        "shrunk": [_valued(row, dtype) for row in shrunk.split(";")] if shrunk is not None else [],
-        "commands": [(said, content.command(text)) for said, text in [("show it again", finding.reproduce), *save]],
+        "commands": [(label, content.command(text)) for label, text in said],
         "others": [(f"finding-{f.id}", content.place(f), one_line(f.message)) for f in others],
     }
 
@@ -241,21 +195,32 @@ def environment(result: Report | SpeedReport) -> Contents:
     }
 
 
-def speed_tables(report: SpeedReport) -> Contents:
-    """The tables of a benchmark as the terminal has them, geometric means first; those of many shapes are joined to one."""
-    if not report.shapes:
+def speed_tables(result: Report | SpeedReport) -> Contents:
+    """The tables of what was timed as the terminal has them, geometric means first; those of many shapes are joined to one."""
+    shapes = shapes_of(result)
+    if not shapes:
         return {}
-    tables = [replace(t, heading=[title or "verdict" for title in t.heading]) for t in speed.tables(report)]
-    means = tables.pop() if len(report.shapes) > 1 else None
+    tables = [replace(t, heading=[title or "verdict" for title in t.heading]) for t in speed.tables(shapes)]
+    means = speed.mean_table(result) if isinstance(result, SpeedReport) and len(shapes) > 1 else None
     if len(tables) <= _FEW:
         return {"means": means, "tables": tables, "every": None}
     rows = [
         [f"{shape.dtype} {shape.rows}{figures.TIMES}{shape.columns}", *row]
-        for shape, table in zip(report.shapes, tables, strict=True)
+        for shape, table in zip(shapes, tables, strict=True)
         for row in table.rows
     ]
     every = speed.TextTable(f"all {len(tables)} shapes", ["shape", *tables[0].heading], rows)
     return {"means": means, "tables": [], "every": every}
+
+
+def changes(comparison: Comparison) -> Contents:
+    """The changes by word, and what could not be compared."""
+    return {
+        "closing": compare.closing(comparison),
+        "heading": compare.HEADING[:-1],
+        "groups": [(word, [compare.cells(c)[:-1] for c in of]) for word, of in by_word(comparison).items()],
+        "remarks": compare.remarks(comparison),
+    }
 
 
 def speed_remarks(report: SpeedReport) -> Contents:

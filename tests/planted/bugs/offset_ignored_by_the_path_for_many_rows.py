@@ -6,7 +6,7 @@ From experience: the small path was tested with slices, the large one was added 
 import torch
 
 EXPECTED = ("wrong_layout", "nan_mismatch", "ulp_exceeds_bound", "sum_violation")
-SHOWN_BY = ("probe/shapes",)
+SHOWN_BY = ("probe/layouts",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 

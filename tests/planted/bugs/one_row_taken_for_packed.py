@@ -6,7 +6,7 @@ From experience: decoding has one row, and tests of strides have several.
 import torch
 
 EXPECTED = ("wrong_layout", "nan_mismatch", "ulp_exceeds_bound", "sum_violation")
-SHOWN_BY = ("probe/shapes",)
+SHOWN_BY = ("probe/layouts",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 

@@ -10,7 +10,7 @@ import triton.language as tl
 from softcheck import variant
 
 EXPECTED = ("unwritten_output", "nan_mismatch", "sum_violation")
-SHOWN_BY = ("probe/volume",)
+SHOWN_BY = ("probe/shapes",)
 DTYPES = ("float16",)
 BACKENDS = ("cuda",)
 

@@ -6,7 +6,7 @@ From experience: index types are chosen for the shapes of one model.
 import torch
 
 EXPECTED = ("ulp_exceeds_bound", "sum_violation", "nan_mismatch", "unwritten_output")
-SHOWN_BY = ("probe/shapes",)
+SHOWN_BY = ("probe/grid_limits",)
 DTYPES = ("float32",)
 BACKENDS = ("cuda",)
 

@@ -6,7 +6,7 @@ From experience: a path for column-major input whose tests end before its second
 import torch
 
 EXPECTED = ("wrong_layout", "ulp_exceeds_bound", "sum_violation")
-SHOWN_BY = ("probe/shapes",)
+SHOWN_BY = ("probe/layouts",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 
