@@ -5,13 +5,14 @@ must have memory of their own: neither the input's, nor a buffer that the next c
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
 import torch
 
 from softcheck.calling.call import Called, Placed, call, place, to_bits
-from softcheck.calling.operands import held_by_nobody
+from softcheck.calling.operands import given, inputs_of
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
@@ -110,7 +111,9 @@ def _called(way: str, subject: Subject) -> Outcome:
     if way == _IN_A_MODEL:
         made = placed.view.requires_grad_().clone()
         placed = replace(placed, view=made, storage=made.detach().view(-1))
-    with torch.no_grad() if way == _IN_A_MODEL else held_by_nobody():
+    elif (inputs := inputs_of(subject.variant.function, placed.view)) is not None:
+        subject = subject.calling(given(subject.variant.function, replace(inputs, are_held=False)))
+    with torch.no_grad() if way == _IN_A_MODEL else nullcontext():
         returned = call_placed(subject, placed)
     is_over = returned.output is None
     return stopped(returned) if is_over else Outcome(violations=only(returned.violations, *_CHANGED))

@@ -6,7 +6,6 @@ whatever sinks other heads have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,14 +13,17 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits, decode, encode
+from softcheck.calling.call import Called, call, place
+from softcheck.calling.operands import with_operands
+from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind
 from softcheck.operations.heads import heads_first, split
 from softcheck.operations.operation import without_layout
 from softcheck.operations.ulp import Flags
 from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import Repeated, call_on, prefixed, same_bits, stopped, unlike
-from softcheck.probes.judged import judged
+from softcheck.probes.helpers import Repeated, prefixed, same_bits, stopped, unlike, wrong_values
 from softcheck.probes.outcome import Outcome
+from softcheck.probes.poison import nan_filled
 from softcheck.probes.relations import ORDERS
 from softcheck.variants.adapt import Adapted
 
@@ -88,20 +90,25 @@ class _Changed(Repeated):
     """Calls on rows with other operands."""
 
     def __init__(self, subject: Subject, bits: Bits, change: Change = lambda _, operand: operand) -> None:
-        def other(x: torch.Tensor, given: Mapping[str, Any]) -> dict[str, Any]:
+        def other(given: Mapping[str, Any]) -> dict[str, Any]:
             found = dict(given)
             for name, operand in given.items():
                 kind = without_layout(name)
                 if kind in _AXES:
                     found[name] = operand.clone()
-                    view = heads_first(name, found[name], len(x))
+                    view = heads_first(name, found[name], len(bits))
                     view.copy_(change(kind, view))
                 elif kind == "sinks":
                     found[name] = change(kind, operand)
             return found
 
-        self.subject = replace(subject, variant=subject.variant.changing(other))
-        super().__init__(partial(call_on, self.subject, bits))
+        def make() -> Called:
+            placed = place(bits, subject.setting.fmt, PACKED, subject.device)
+            with nan_filled():
+                function = with_operands(subject.variant.function, placed.view, other)
+                return call(function, placed, subject.setting.operation)
+
+        super().__init__(make)
 
 
 def _in_order(subject: Subject, bits: Bits, before: Repeated, name: str) -> Outcome:
@@ -112,12 +119,16 @@ def _in_order(subject: Subject, bits: Bits, before: Repeated, name: str) -> Outc
     ordered = _Changed(
         subject, bits, lambda kind, part: part.index_select(_AXES[kind], order) if kind in _AXES else part
     )
-    found = judged(ordered.subject, bits)
-    output = found.bits(fmt)
+    found = ordered.first
+    if found.output is None:
+        return stopped(found)
     assert before.first.output is not None
-    properties = {} if output is None else {PROPERTY: bool(same_bits(before.first.output, output, fmt).all())}
     return Outcome(
-        violations=prefixed(found.violations, f"keys and values {words}"), properties=properties, fatal=found.fatal
+        violations=prefixed(
+            (*found.violations, *wrong_values(subject, bits, found.output, found)), f"keys and values {words}"
+        ),
+        properties={PROPERTY: bool(same_bits(before.first.output, found.output, fmt).all())},
+        fatal=found.fatal,
     )
 
 

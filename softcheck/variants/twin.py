@@ -1,10 +1,9 @@
-"""Tensors that stand in an input's place in a call: a twin that lies as it does, and a copy to be written to. Imports torch when it is needed."""
+"""Tensors that stand in an input's place in a call: values that lie as it does, and a copy to be written to. Imports torch when it is needed."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from softcheck.calling import operands
+from softcheck.calling.operands import once, whole
 from softcheck.operations.strides import shares_memory
 
 if TYPE_CHECKING:
@@ -18,57 +17,18 @@ def lying_like(x: "torch.Tensor", values: "torch.Tensor") -> "torch.Tensor":
     """Returns values [rows, columns] as a tensor lies, with a copy of what is between its elements; as they are if it requires a gradient."""
     import torch
 
-    if not _has_twin(x):
+    if x.requires_grad or type(x) is not torch.Tensor or not x.numel():
         return values
-    whole, first = _whole(x), int(x.storage_offset())
+    all_of_it, first = whole(x), int(x.storage_offset())
     # Not torch.empty, which would fill the rest where it is told to: gigabytes.
-    storage = torch.UntypedStorage(whole.nbytes, device=x.device)  # type: ignore[no-untyped-call]
+    storage = torch.UntypedStorage(all_of_it.nbytes, device=x.device)  # type: ignore[no-untyped-call]
     copy = torch.empty(0, dtype=x.dtype, device=x.device).set_(storage)
-    between = slice(None) if whole.numel() <= x.numel() + _BETWEEN else slice(first, first + x.numel() + _BETWEEN)
-    copy[between].copy_(whole[between])
-    view = copy.as_strided(x.shape, x.stride(), first)
-    once = operands.once(x)
-    view[once].copy_(values[once])
+    is_dense = all_of_it.numel() <= x.numel() + _BETWEEN
+    between = slice(None) if is_dense else slice(first, first + x.numel() + _BETWEEN)
+    copy[between].copy_(all_of_it[between])
+    view, written = copy.as_strided(x.shape, x.stride(), first), once(x)
+    view[written].copy_(values[written])
     return view
-
-
-@contextmanager
-def written_back(x: "torch.Tensor", twin: "torch.Tensor") -> Iterator[None]:
-    """Changes in a tensor's memory, after the block, what the block has changed in its twin's, so that it shows there.
-
-    What happens to be the tensor's own value is written with other bits, since it was a change all the same.
-    """
-    import torch
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    if not _has_twin(x):
-        yield
-        return
-    # Whoever records the operations of a call means the function's.
-    with _disable_current_modes():
-        whole, own, once = _whole(twin), _whole(x), operands.once(x)
-        is_dense = whole.numel() == own.numel() <= x.numel() + _BETWEEN
-        integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
-        after, own = (each.view(integers) for each in ((whole, own) if is_dense else (twin[once], x[once])))
-        before = after.clone()
-    try:
-        yield
-    finally:
-        with _disable_current_modes():
-            own.copy_(torch.where(after != before, torch.where(after == own, ~after, after), own))
-
-
-def _has_twin(x: "torch.Tensor") -> bool:
-    import torch
-
-    return not x.requires_grad and type(x) is torch.Tensor and x.numel() > 0
-
-
-def _whole(x: "torch.Tensor") -> "torch.Tensor":
-    """All of a tensor's storage."""
-    import torch
-
-    return torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
 
 
 def copied(x: "torch.Tensor") -> "torch.Tensor":
