@@ -13,14 +13,17 @@ import numpy as np
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FORMATS, Bits, Format
 from softcheck.errors import UsageError
 
-Kind = Literal["rows", "ascending", "lattice", "differences"]
+Kind = Literal["rows", "spread", "ascending", "lattice", "differences"]
+
+_SPREAD = 16
+"""One in so many pairs is in the set of spread ones."""
 
 
 class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A numbered set of rows of one format.
 
     ``rows``: every row of ``columns`` bit patterns; row i holds the base-2^width digits of i, the first column the
-    highest. ``ascending``: the rows among them whose patterns do not fall from column to column, so that each row stands for all
+    highest. ``spread``: one in 16 of the pairs among them; ``spread_numbers`` numbers them. ``ascending``: the rows among them whose patterns do not fall from column to column, so that each row stands for all
     orders of its elements; ``ascending_patterns`` numbers them. ``lattice``: the same as ``rows`` over the patterns that ``lattice_patterns`` picks. ``differences``: rows (0, -d) and
     (d, 0) in turn for every d >= 0, infinity included, in the order of their bits.
     """
@@ -55,6 +58,8 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         patterns = lattice_patterns(fmt) if self.kind == "lattice" else None
         base = 2**fmt.width if patterns is None else len(patterns)
         index = np.arange(start, start + count, dtype=np.int64)
+        if self.kind == "spread":
+            index = spread_numbers(index, fmt)
         digits = [(index // base ** (self.columns - 1 - j)) % base for j in range(self.columns)]
         chosen = np.stack(digits, axis=1)
         return chosen.astype(fmt.storage) if patterns is None else patterns[chosen]
@@ -68,6 +73,7 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         )
         what = {
             "rows": f"every row of {columns} {dtype} patterns",
+            "spread": f"one in {_SPREAD} rows of {columns} {dtype} patterns",
             "ascending": f"every row of {columns} ascending {dtype} patterns",
             "differences": f"rows (0, -d) and (d, 0) for every {dtype} d >= 0",
             "lattice": f"rows of {columns} among {chosen} of the {2**self.format.width} {dtype} patterns",
@@ -83,6 +89,7 @@ def domain(
     first: int | None = None,
     lattice: bool = False,
     ascending: bool = False,
+    spread: bool = False,
 ) -> Domain:
     """The domain that a request names; raises UsageError where a format has too many patterns, or for other differences than float32's."""
     fmt = FORMATS[dtype]
@@ -96,11 +103,24 @@ def domain(
         kind, total = "differences", 2 * (fmt.exponent_mask + 1)
     elif lattice:
         kind, total = "lattice", len(lattice_patterns(fmt)) ** columns
+    elif spread:
+        if columns != 2:
+            raise UsageError(f"pairs can be spread, rows of {columns} columns can't")
+        kind, total = "spread", total // _SPREAD
     elif ascending:
         kind, total = "ascending", math.comb(2**fmt.width + columns - 1, columns)
     if first is not None and first < 1:
         raise UsageError(f"--sample-first {first}: expected at least 1 row")
     return Domain(kind=kind, dtype=dtype, columns=columns, total=total, first=min(total, first or total))
+
+
+def spread_numbers(index: Any, fmt: Format) -> Any:
+    """The numbers, among all pairs of a format's patterns, of spread ones: an array or a tensor of 64-bit integers.
+
+    Each pattern meets one in 16 of the others as the first and as the second logit, and equal patterns of both signs of 0 and infinity meet.
+    """
+    first = index >> (fmt.width - 4)
+    return _SPREAD * index + (7 * first) % _SPREAD
 
 
 def lattice_patterns(fmt: Format) -> Bits:

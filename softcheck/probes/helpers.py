@@ -150,26 +150,27 @@ def wrong_where_it_lies(
 def differing(
     kind: FindingKind, expected: Bits, found: Bits, fmt: Format, message: str, inputs: Bits | None = None
 ) -> Violation | None:
-    """Returns a violation if two outputs of one shape differ in a bit, with the first such element.
+    """Returns a violation if two outputs of one shape, [..., numbers], differ in a bit, with the first such element.
 
-    All NaNs are alike.
+    All NaNs are alike. A row is one along the last dimension.
     """
     unequal = ~same_bits(expected, found, fmt)
     if not unequal.any():
         return None
-    row, column = (int(i[0]) for i in np.nonzero(unequal))
+    at = int(np.argmax(unequal))
+    row, column = divmod(at, unequal.shape[-1])
     # A number of a head belongs to no one element of the matrix.
-    input_bits = None if inputs is None or inputs.shape != found.shape else bits_hex(inputs[row, column], fmt)
+    input_bits = None if inputs is None or inputs.shape != found.shape else bits_hex(inputs.flat[at], fmt)
     fmt = format_of(found, fmt)
     return Violation(
         kind,
         f"{message}: {int(unequal.sum())} of {unequal.size} output elements, first at row {row}, column {column}: "
-        f"{bits_hex(found[row, column], fmt)}, expected {bits_hex(expected[row, column], fmt)} as before",
+        f"{bits_hex(found.flat[at], fmt)}, expected {bits_hex(expected.flat[at], fmt)} as before",
         count=int(unequal.sum()),
         row=row,
         column=column,
         input_bits=input_bits,
-        output_bits=bits_hex(found[row, column], fmt),
+        output_bits=bits_hex(found.flat[at], fmt),
     )
 
 

@@ -1,25 +1,26 @@
-"""Every pair of a 16-bit dtype's patterns, judged on a GPU while cases and probes mostly keep the host busy."""
+"""Pairs of a 16-bit dtype's patterns, judged on a GPU while cases and probes mostly keep the host busy."""
 
 from collections.abc import Callable, Sequence
 
 from oracles.formats import FORMATS
 from softcheck.cases.exhaustive import Domain, domain
 from softcheck.errors import SoftcheckError
+from softcheck.probes.registry import Effort
 from softcheck.run.exhaust import Exhausted, exhaust_within
 from softcheck.run.pool import Job
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.forms import names_in
 
-_SECONDS = 20.0
-"""Seconds per variant and dtype: several times what all pairs take if few rows are in doubt and the GPU is otherwise idle."""
+_SECONDS = 120.0
+"""Seconds per variant and dtype that only what hangs, or is very slow, uses up."""
 
 AT_ONCE = 2
 """Domains judged at once on each device, so that while one computes on the host the other has the GPU."""
 
 
-def wanted(declaration: Declaration, dtypes: Sequence[str]) -> list[Domain]:
-    """The pairs of each 16-bit dtype that a variant declares, if it declares rows of two columns.
+def wanted(declaration: Declaration, dtypes: Sequence[str], effort: Effort = "normal") -> list[Domain]:
+    """The pairs of each 16-bit dtype that a variant declares, if it declares rows of two columns: all of them for ``thorough``, else one in 16.
 
     None where the operation has no judge on the device, since the numpy judge would take hours, where a row's answer has parts, since a
     head of two keys has a hundred numbers and more, and where each row is a call of its own.
@@ -29,7 +30,7 @@ def wanted(declaration: Declaration, dtypes: Sequence[str]) -> list[Domain]:
     if not computed.is_judged_on_device or computed.parts is not None or is_of_rows:
         return []
     return [
-        domain(dtype, 2)
+        domain(dtype, 2, spread=effort != "thorough")
         for dtype in dtypes
         if FORMATS[dtype].width == 16 and dtype in declaration.dtypes and (declaration.column_limit(dtype) or 2) >= 2
     ]

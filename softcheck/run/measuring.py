@@ -27,7 +27,7 @@ from softcheck.calling.call import (
     to_tensor,
 )
 from softcheck.cases.case import PACKED, Case
-from softcheck.cases.exhaustive import Domain, ascending_patterns, domain, telling_rows
+from softcheck.cases.exhaustive import Domain, ascending_patterns, domain, spread_numbers, telling_rows
 from softcheck.contract import Violation
 from softcheck.errors import TooLittleMemoryError, UninterpretableError, UsageError
 from softcheck.judge import peers as peers_
@@ -231,6 +231,8 @@ def rows_on(domain: Domain, start: int, count: int, device: torch.device) -> tor
         for column, numbers in enumerate(patterns):
             rows[:, column] = numbers
     else:
+        if domain.kind == "spread":
+            index = spread_numbers(index, domain.format)
         for column in range(domain.columns):
             # Integer conversion keeps the low bits, which are the pattern.
             rows[:, column] = index >> (width * (domain.columns - 1 - column))

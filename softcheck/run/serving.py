@@ -95,11 +95,16 @@ class Server:
             yield Started(request.variant)
             yield self._trace(request)
         else:
-            variants = [self._variant(name) for name in request.variants]
-            functions = {name: variant.function for name, variant in zip(request.variants, variants, strict=True)}
-            masked = {name: one.declaration.fully_masked for name, one in zip(request.variants, variants, strict=True)}
+            variants = {}
+            for name in request.variants:
+                # Recognition calls it, which may end the process.
+                yield Started(name)
+                variants[name] = self._variant(name)
+            functions = {name: variant.function for name, variant in variants.items()}
+            masked = {name: variant.declaration.fully_masked for name, variant in variants.items()}
+            operation = variants[request.variants[0]].operation
             with preserved():
-                yield from timing.measure(functions, request, self.device, variants[0].operation, masked)
+                yield from timing.measure(functions, request, self.device, operation, masked)
         give_back(self.device)
 
     def _settle(self) -> None:

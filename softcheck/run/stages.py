@@ -286,7 +286,7 @@ def _pairs_jobs(session: Session, run: Run, record: Record) -> list[Job[Exhauste
     todo = [
         (name, declaration, pairs)
         for name, declaration in slow_first
-        for pairs in wanted(declaration, run.options.dtypes)
+        for pairs in wanted(declaration, run.options.dtypes, run.options.effort)
         if (name, pairs.dtype) not in record.exhausted
     ]
     return [pairs_job(session, *each, place=at % session.places) for at, each in enumerate(todo)]

@@ -64,6 +64,19 @@ def test_differences_are_every_distance_on_both_sides_of_zero():
     assert decode(differences.bits(differences.total - 2, 2), FLOAT32).tolist() == [[0, -np.inf], [np.inf, 0]]
 
 
+def test_spread_pairs_are_one_in_16_of_each_pattern():
+    pairs = domain("float16", 2, spread=True)
+    assert (pairs.total, pairs.is_complete) == (2**28, False)
+    rows = pairs.bits(0, 2**20)
+    assert len(np.unique(rows, axis=0)) == 2**20
+    assert np.array_equal(np.unique(rows[:, 0], return_counts=True)[1], [4096] * 256)
+    assert np.array_equal(np.unique(rows[:, 1], return_counts=True)[1], [16] * 65536)
+    last = pairs.bits(pairs.total - 4096, 4096)
+    assert (last[:, 0] == 0xFFFF).all()
+    infinity = pairs.bits(0x7C00 * 4096, 4096)
+    assert ((infinity == 0x7C00).all(axis=1)).any()
+
+
 def test_parts_join_to_the_whole():
     part = domain("float16", 1, first=1000)
     assert (part.is_complete, part.first) == (False, 1000)
@@ -77,6 +90,7 @@ def test_parts_join_to_the_whole():
         {"dtype": "float16", "columns": 1},
         {"dtype": "bfloat16", "columns": 1},
         {"dtype": "float16", "columns": 2},
+        {"dtype": "float16", "columns": 2, "spread": True},
         {"dtype": "bfloat16", "columns": 2, "lattice": True},
         {"dtype": "float32", "columns": 2, "differences": True},
         {"dtype": "float16", "columns": 3, "first": 5000},

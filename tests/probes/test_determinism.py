@@ -1,11 +1,15 @@
 """Answers that differ between equal calls: counters, first calls, races, random numbers."""
 
+import numpy as np
 import pytest
 import torch
 from probe_helpers import conclusion, kinds
 
+from oracles.formats import FLOAT16
+from softcheck.contract import FindingKind
 from softcheck.probes import registry
 from softcheck.probes.base import Setting
+from softcheck.probes.helpers import differing
 from softcheck.variants.declaration import Declaration
 
 
@@ -79,3 +83,11 @@ def test_every_trial_has_a_shape_of_its_own():
             Setting(declaration=Declaration(), dtype="float16", backend=backend)
         )
         assert len({trial.parameters[1] for trial in trials}) == len(trials) == (2 if backend == "interpreter" else 5)
+
+
+def test_a_difference_of_many_dimensions_names_its_row():
+    expected = np.arange(24, dtype=np.uint16).reshape(2, 3, 4)
+    found = expected.copy()
+    found[1, 2, 3] = 0
+    told = differing(FindingKind.OUTPUT_REUSED, expected, found, FLOAT16, "changed")
+    assert (told.row, told.column, told.output_bits) == (5, 3, "0000")
