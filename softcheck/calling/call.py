@@ -20,6 +20,7 @@ from softcheck.calling.unable import limit_behind, refusal_behind
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.operation import Operation
+from softcheck.operations.strides import whole
 
 INTEGERS = {16: torch.int16, 32: torch.int32, 64: torch.int64}
 """Types whose numbers are the bit patterns of a format, by its width."""
@@ -178,7 +179,7 @@ def launch(
         if inputs is not None:
             function, lent = operands.given(function, inputs), inputs.lent() if wait else []
             if inputs.seen is not x and not x.requires_grad:
-                storage = operands.whole(inputs.seen) if placed.storage.numel() else placed.storage
+                storage = whole(inputs.seen) if placed.storage.numel() else placed.storage
                 taken = Placed(inputs.seen, storage, placed.fmt)
                 before = _stored(taken).clone()
         described = _described(taken.view)

@@ -101,16 +101,6 @@ def with_operands(function: Function, x: "torch.Tensor", change: Change | None) 
     return given(function, None if inputs is None or change is None else inputs.changed(change))
 
 
-def whole(x: "torch.Tensor") -> "torch.Tensor":
-    """Returns all of a tensor's storage, [elements]."""
-    return x.new_empty(0).set_(x.untyped_storage())
-
-
-def once(tensor: "torch.Tensor") -> tuple[slice, ...]:
-    """Returns the elements of a tensor that share no memory, to write each once: of an expanded dimension the first."""
-    return tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
-
-
 def changes(lent: "list[tuple[str, torch.Tensor, torch.Tensor]]") -> Iterator[Violation]:
     """Yields violations for operands that are not what they were when the call began; waits for the device."""
     for name, value, before in lent:

@@ -14,7 +14,7 @@ from softcheck.calling.operands import Inputs
 from softcheck.errors import NotCalledError, SoftcheckError, TooManyRowsError, UsageError, near_matches
 from softcheck.operations.operation import Operation, Parameter
 from softcheck.operations.registry import operation as operation_of
-from softcheck.variants.twin import copied, lying_like, overwriting, with_dims
+from softcheck.operations.strides import copied, lying_like, with_dims
 
 if TYPE_CHECKING:
     import torch
@@ -185,7 +185,7 @@ class Form:
         """
         called = partial(function, **options) if options else function
         if self.operation.gradient_in_place:
-            return overwriting(lambda copy: self._of_rows(called, self._on(copy, inputs), poison), inputs.seen)
+            return _overwriting(lambda copy: self._of_rows(called, self._on(copy, inputs), poison), inputs.seen)
         return self._of_rows(called, inputs, poison)
 
     def tried(self, function: Callable[..., Any], x: "torch.Tensor") -> "tuple[Any, Form]":
@@ -359,6 +359,33 @@ class Form:
         if "out" in self.names and (value is None or not isinstance(value, torch.Tensor)):
             return given["out"]
         return given["copy"] if value is None and "copy" in self.names else value
+
+
+def _overwriting(call: "Callable[[torch.Tensor], Any]", x: "torch.Tensor") -> Any:
+    """Calls on a copy of the input, which the call may overwrite with the gradient for an output gradient of 1, and returns the answer.
+
+    If the input asks for a gradient and the answer carries none, the answer is given one: the output gradient times what the call
+    left in the copy.
+    """
+    import torch
+
+    copy = copied(x)
+    answer: Any = call(copy)
+    if not copy.requires_grad or not isinstance(answer, torch.Tensor) or answer.requires_grad:
+        return answer
+
+    class WithGradient(torch.autograd.Function):
+        @staticmethod
+        def forward(_ctx: Any, _x: torch.Tensor) -> Any:
+            return answer.clone()
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(_ctx: Any, grad: torch.Tensor) -> Any:
+            return (grad * copy.detach()).to(x.dtype)
+
+    found: torch.Tensor = WithGradient.apply(x)  # type: ignore[no-untyped-call]
+    return found
 
 
 class _Views(dict[str, Any]):

@@ -26,8 +26,9 @@ from softcheck.calling.call import (
     to_bits,
     to_tensor,
 )
-from softcheck.calling.operands import once, with_operands
+from softcheck.calling.operands import with_operands
 from softcheck.contract import FindingKind, Violation
+from softcheck.operations.strides import once
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import Repeated, call_placed, only, ordinary_rows, shapes, stopped, unlike
 from softcheck.probes.outcome import Outcome
