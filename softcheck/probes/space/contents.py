@@ -10,6 +10,8 @@ from softcheck.cases.telling import telling_batch
 PLAIN = "ordinary"
 
 _FAR, _APART = 800.0, 60.0
+_REACHED = 16.0
+"""Numbers below which ordinary logits lie."""
 _MOST_NUMBERS = 2
 """Numbers of a variant's source on whose both sides the largest logits lie."""
 
@@ -192,8 +194,10 @@ HUGE = "huge"
 
 def names(numbers: Sequence[float], fmt: Format) -> tuple[str, ...]:
     """Returns the names of contents for a variant whose source has these numbers."""
-    own = [n for n in dict.fromkeys(abs(n) for n in numbers) if 1.0 <= n < min(fmt.max, 1e5) and n != int(n)]
-    own += [n for n in dict.fromkeys(abs(n) for n in numbers) if 2.0 < n <= 1000.0 and n == int(n)]
+    floats = dict.fromkeys(abs(n) for n in numbers if isinstance(n, float) and 1.0 <= abs(n) < fmt.max / 2)
+    whole = dict.fromkeys(abs(n) for n in numbers if n == int(n) and 2.0 < abs(n) <= 1000.0)
+    # Ordinary logits don't reach the large ones, which are limits, and in place of -inf the start of a maximum.
+    own = list(dict.fromkeys([*sorted(floats, key=lambda n: n < _REACHED), *whole]))
     return (
         *FILLS,
         ADVERSARIAL,
@@ -236,7 +240,8 @@ def rows_of(
     if name not in FILLS:
         # All logits beyond a number, which a kernel may take for a limit.
         side, _, number = name.partition(" ")
-        ordinary += float(number) + (8.0 if side == "above" else -8.0)
+        apart = 1.0 + abs(float(number)) / 1024
+        ordinary = float(number) + apart * (ordinary + (8.0 if side == "above" else -8.0))
     else:
         ordinary = FILLS[name](ordinary, rng) if rows and columns else ordinary
     return encode(np.where(np.isfinite(ordinary), np.clip(ordinary, -fmt.max, fmt.max), ordinary), fmt)
