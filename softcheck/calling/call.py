@@ -20,6 +20,7 @@ from softcheck.calling.unable import limit_behind, refusal_behind
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.operation import Operation
+from softcheck.operations.strides import whole
 
 INTEGERS = {16: torch.int16, 32: torch.int32, 64: torch.int64}
 """Types whose numbers are the bit patterns of a format, by its width."""
@@ -45,8 +46,10 @@ class Launched:
     """A call that has returned, though its work may still go on, and broken promises that show without its values."""
 
     placed: Placed
+    given: Placed
+    """What stood in the input's place, such as numbers behind a mask; most often the input."""
     before: torch.Tensor
-    """Contents of the input's storage before the call, as integers."""
+    """Contents of its storage before the call, as integers."""
     output: torch.Tensor | None
     broken: tuple[Violation, ...] = ()
     """Promises broken by an exception, or by the type, shape, dtype or device of the return value; there is then no
@@ -59,12 +62,12 @@ class Launched:
 
     def unchanged(self) -> torch.Tensor:
         """True if the input's storage is unchanged: bool, of no dimensions, on the device."""
-        return (self.before == _stored(self.placed)).all()
+        return (self.before == _stored(self.given)).all()
 
     def modified(self) -> tuple[Violation, ...]:
         """Changes in the input's storage: in its elements, and in the memory between and before them."""
-        fmt, storage = self.placed.fmt, self.placed.storage
-        return modifications(to_bits(self.before.view(storage.dtype), fmt), to_bits(storage, fmt), self.placed)
+        fmt, storage = self.given.fmt, self.given.storage
+        return modifications(to_bits(self.before.view(storage.dtype), fmt), to_bits(storage, fmt), self.given)
 
     def outcome(self, output: "Output | None", *, unchanged: bool = True) -> "CallOutcome[Output]":
         """The outcome with the output as it is asked for; ``unchanged`` is False if the input's storage has changed."""
@@ -168,13 +171,20 @@ def launch(
     operation, and torch.OutOfMemoryError if other processes had taken a GPU's memory. Such an end shows nothing about the variant.
     """
     device = placed.view.device
-    before, described = _stored(placed).clone(), _described(placed.view)
+    taken, before, lent = placed, _stored(placed).clone(), []
     state = Snapshot()
     kernels = launches.counted()
-    operands.forget()
     try:
+        x, inputs = placed.view, operands.inputs_of(function, placed.view)
+        if inputs is not None:
+            function, lent = operands.given(function, inputs), inputs.lent() if wait else []
+            if inputs.seen is not x and not x.requires_grad:
+                storage = whole(inputs.seen) if placed.storage.numel() else placed.storage
+                taken = Placed(inputs.seen, storage, placed.fmt)
+                before = _stored(taken).clone()
+        described = _described(taken.view)
         with activity.calling():
-            output = function(placed.view)
+            output = function(x)
             if wait:
                 synchronize(device)
     except Exception as error:  # noqa: BLE001 - whatever a variant raises is a finding about it
@@ -184,16 +194,16 @@ def launch(
             raise limit from None
         violation, is_ruined = raised(error, device)
         if not is_ruined:
-            violation = _refused(error, violation, placed, before, is_first=launches.counted() == kernels)
-        return Launched(placed, before, None, (violation,), changed, is_ruined or not state.is_restored)
-    changed = (*_state_changed(state.restore()), *_redescribed(described, placed.view))
-    changed += operands.changed() if wait else ()
+            violation = _refused(error, violation, taken, before, is_first=launches.counted() == kernels)
+        return Launched(placed, taken, before, None, (violation,), changed, is_ruined or not state.is_restored)
+    changed = (*_state_changed(state.restore()), *_redescribed(described, taken.view))
+    changed += tuple(operands.changes(lent))
     output = _in_rows(output, placed.view, operation)
     wrong = returned_wrongly(output, placed.view, operation)
     if wrong is not None:
-        return Launched(placed, before, None, (wrong,), changed, not state.is_restored)
+        return Launched(placed, taken, before, None, (wrong,), changed, not state.is_restored)
     of_library = device.type == "cpu" and launches.counted() == kernels
-    return Launched(placed, before, output, (), changed, not state.is_restored, of_library)
+    return Launched(placed, taken, before, output, (), changed, not state.is_restored, of_library)
 
 
 def _in_rows(output: Any, view: torch.Tensor, operation: Operation | None) -> Any:

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import torch
 
-from softcheck.calling import operands
 from softcheck.calling.unable import causes
 
 Made = TypeVar("Made")
@@ -54,6 +53,5 @@ def patiently(make: Callable[[], Made], device: torch.device) -> Made:
 def give_back(device: torch.device, keeps: int = CACHED_BYTES) -> None:
     """Gives the device's memory back that this process no longer uses, if it is more than ``keeps`` bytes."""
     if device.type == "cuda" and torch.cuda.memory_reserved(device) > keeps:
-        operands.forget()
         gc.collect()
         torch.cuda.empty_cache()

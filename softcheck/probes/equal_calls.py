@@ -20,7 +20,7 @@ import torch
 
 from oracles.formats import Bits
 from softcheck.calling.call import Called, Placed, call, place, to_bits
-from softcheck.calling.operands import held_by_nobody
+from softcheck.calling.operands import given, inputs_of
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject
@@ -208,7 +208,9 @@ def _called(subject: Subject, *, in_a_model: bool) -> Iterator[Outcome | None]:
     if in_a_model:
         made = placed.view.requires_grad_().clone()
         placed = replace(placed, view=made, storage=made.detach().view(-1))
-    with torch.no_grad() if in_a_model else held_by_nobody():
+    elif (inputs := inputs_of(subject.variant.function, placed.view)) is not None:
+        subject = subject.calling(given(subject.variant.function, replace(inputs, are_held=False)))
+    with torch.no_grad() if in_a_model else nullcontext():
         returned = call_placed(subject, placed)
     yield stopped(returned) if returned.output is None else _changed(returned.violations)
 

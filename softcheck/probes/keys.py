@@ -6,7 +6,6 @@ whatever sinks other heads have.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits, decode, encode
+from softcheck.calling.operands import Around, with_operands
 from softcheck.contract import FindingKind
 from softcheck.operations.heads import heads_first, split
 from softcheck.operations.operation import without_layout
@@ -88,20 +88,21 @@ class _Changed(Repeated):
     """Calls on rows with other operands."""
 
     def __init__(self, subject: Subject, bits: Bits, change: Change = lambda _, operand: operand) -> None:
-        def other(x: torch.Tensor, given: Mapping[str, Any]) -> dict[str, Any]:
+        def other(given: Mapping[str, Any]) -> dict[str, Any]:
             found = dict(given)
             for name, operand in given.items():
                 kind = without_layout(name)
                 if kind in _AXES:
                     found[name] = operand.clone()
-                    view = heads_first(name, found[name], len(x))
+                    view = heads_first(name, found[name], len(bits))
                     view.copy_(change(kind, view))
                 elif kind == "sinks":
                     found[name] = change(kind, operand)
             return found
 
         self.plain, self.bits = subject, bits
-        self.subject = replace(subject, variant=subject.variant.changing(other))
+        changing = Around(subject.variant.function, lambda function, x: with_operands(function, x, other)(x))
+        self.subject = subject.calling(changing)
         super().__init__(partial(call_on, self.subject, bits))
 
     def beside(self, change: Change) -> "_Changed":

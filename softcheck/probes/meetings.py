@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import chain, combinations, islice
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 
 from oracles.formats import Bits
 from softcheck.calling.call import call_on_device, place
-from softcheck.calling.operands import kept_answers
+from softcheck.calling.operands import given, inputs_of
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
@@ -465,11 +466,14 @@ def _carried(subject: Subject, bits: Bits) -> WaySpace | Attempted:
     if operation.operand_gradients is not None:
         if not isinstance(function, Adapted) or operation.arguments is None:
             return not_asked(subject, FindingKind.WRONG_GRADIENT, "the variant is called on the matrix itself")
-        function, _ = with_leaves(function, OPERANDS)
     else:
         placed.view.requires_grad_()
-    with kept_answers() as whole:
-        returned = call_on_device(function, placed, setting.operation)
+    whole: list[Any] = []
+    if (inputs := inputs_of(function, placed.view)) is not None:
+        asking = OPERANDS if operation.operand_gradients is not None else ()
+        inputs, _ = with_leaves(inputs, asking)
+        function = given(function, replace(inputs, answers=whole))
+    returned = call_on_device(function, placed, setting.operation)
     if returned.output is None:
         refused = "; ".join(each.message for each in returned.violations)
         return not_asked(

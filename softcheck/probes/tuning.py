@@ -6,6 +6,8 @@ from typing import Any
 
 from triton.runtime.autotuner import Autotuner
 
+from softcheck.calling.operands import Around
+
 
 @contextmanager
 def watching(act: Callable[[Any, list[Any]], Any | None]) -> Iterator[None]:
@@ -51,11 +53,11 @@ def offered() -> Iterator[dict[str, None]]:
 def in_configuration(function: Callable[..., Any], words: str) -> Callable[..., Any]:
     """Returns the function with its autotuned kernels in the configuration of these words, where they offer it."""
 
-    def called(*given: Any) -> Any:
+    def called(function: Callable[..., Any], x: Any) -> Any:
         with watching(lambda _, configs: next((each for each in configs if str(each) == words), None)):
-            return function(*given)
+            return function(x)
 
-    return called
+    return Around(function, called)
 
 
 @contextmanager

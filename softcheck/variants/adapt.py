@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from softcheck.calling import launches
+from softcheck.calling.operands import Inputs
 from softcheck.errors import UsageError
 from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation as operation_of
 from softcheck.variants.declaration import ATTRIBUTE, declaration_of
-from softcheck.variants.forms import OPERANDS, PLAIN, Change, Form
+from softcheck.variants.forms import OPERANDS, PLAIN, Form
 from softcheck.variants.meanings import Untried, left_out, of_parameters, untried, with_one_given
 from softcheck.variants.recognise import TEMPERATURES, Guess, callable_of, is_triton_kernel, kernel_guess, parameters_of
 from softcheck.variants.recognised import Recognised
@@ -84,6 +85,7 @@ class Adapted:
         self._is_moved = False
         self._on: tuple[torch.device, torch.dtype] | None = None
         self._fact: Recognised | None = None
+        self._inputs: Inputs | None = None
         self.is_given = form is not None
         """True if the call was not recognised but given."""
 
@@ -225,9 +227,18 @@ class Adapted:
         """Returns a copy whose calls get what another operation gives them; the call itself stays as it is."""
         return self._of_form(self._form.of(operation))
 
-    def changing(self, change: Change) -> "Adapted":
-        """Returns a copy whose calls get other operands."""
-        return self._of_form(self._form.changing(change))
+    def inputs(self, x: "torch.Tensor") -> Inputs:
+        """Makes what calls on a matrix are given."""
+        if hasattr(x, "device"):
+            self.move_to(x.device)
+        known = self._inputs
+        return known if known is not None and x is known.x else self._form.inputs(x)
+
+    def given(self, inputs: Inputs) -> "Adapted":
+        """Returns a copy whose calls on the inputs' matrix get these inputs, and whose calls on another get those made of it."""
+        found = copy.copy(self)
+        found._inputs = inputs  # noqa: SLF001 - of the same class
+        return found
 
     def timed(self) -> "Adapted":
         """Returns a copy whose calls do nothing that takes time beside the function's."""
@@ -241,9 +252,7 @@ class Adapted:
 
     def __call__(self, x: "torch.Tensor", **options: Any) -> Any:
         """Returns the answer for a matrix; raises what the function raises."""
-        if hasattr(x, "device"):
-            self.move_to(x.device)
-        return self._form(self.own, x, options)
+        return self._form(self.own, self.inputs(x), options)
 
     def move_to(self, device: "torch.device") -> None:
         """Moves a module to the device of its first input: its parameters lie on the CPU when it is made."""

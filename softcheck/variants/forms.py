@@ -6,16 +6,15 @@ import copy
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from softcheck.calling import operands
+from softcheck.calling.operands import Inputs
 from softcheck.errors import NotCalledError, SoftcheckError, TooManyRowsError, UsageError, near_matches
 from softcheck.operations.operation import Operation, Parameter
 from softcheck.operations.registry import operation as operation_of
-from softcheck.variants.twin import copied, lying_like, overwriting, with_dims, written_back
+from softcheck.operations.strides import copied, lying_like, with_dims
 
 if TYPE_CHECKING:
     import torch
@@ -74,9 +73,6 @@ _MODULES = ("torch", "triton")
 """Modules that a call may name."""
 _BUILTINS = frozenset(dir(builtins))
 
-Change = Callable[["torch.Tensor", dict[str, Any]], Mapping[str, Any]]
-"""Returns other operands of a call, from the matrix and those that are made of it by name; "x" stands in the matrix's place."""
-
 MOST_ROWS = 4096
 """Rows of the largest input of a function that takes one row."""
 
@@ -126,7 +122,6 @@ class Form:
         self.part = part
         """What picks the answer from a tuple or the like, such as ``[0]``; empty if no trial has shown one."""
         self._is_tried = False
-        self._changes: tuple[Change, ...] = ()
         self._is_timed = False
         self.beside: dict[str, bool] = dict(beside or {})
         """The tensors beside the answer in a tuple or the like, by what picks them, with True for one number for each row."""
@@ -150,12 +145,8 @@ class Form:
             )
         return self._with(operation=operation)
 
-    def changing(self, change: Change) -> "Form":
-        """Returns the call on other operands."""
-        return self._with(_changes=(*self._changes, change))
-
     def timed(self) -> "Form":
-        """Returns the call without copies of operands and without answers of heads made a matrix, which would take time."""
+        """Returns the call without answers of heads made a matrix, which would take time."""
         return self._with(_is_timed=True)
 
     def with_part(self, part: str, beside: Mapping[str, bool]) -> "Form":
@@ -183,58 +174,93 @@ class Form:
     def __call__(
         self,
         function: Callable[..., Any],
-        x: "torch.Tensor",
+        inputs: Inputs,
         options: Mapping[str, Any],
         *,
         poison: float | None = None,
     ) -> Any:
-        """Calls a function on a matrix, with further keyword arguments, and returns the answer in the matrix's shape.
+        """Calls a function on what it is given for a matrix, with further keyword arguments, and returns the answer in the matrix's shape.
 
-        ``poison`` fills ``out``. A value that is no such answer is returned as it is. Raises TooManyRowsError for more than
-        ``MOST_ROWS`` rows where the function takes one.
+        ``poison`` fills ``out``. A value that is no such answer is returned as it is.
         """
         called = partial(function, **options) if options else function
         if self.operation.gradient_in_place:
-            return overwriting(lambda given: self._of_rows(called, given, poison), x)
-        return self._of_rows(called, x, poison)
+            return _overwriting(lambda copy: self._of_rows(called, self._on(copy, inputs), poison), inputs.seen)
+        return self._of_rows(called, inputs, poison)
 
     def tried(self, function: Callable[..., Any], x: "torch.Tensor") -> "tuple[Any, Form]":
         """Calls a function with NaN in ``out``; returns the answer, and the call that picks the same part of a tuple from now on."""
         found = self._with(_is_tried=True)
-        return found(function, x, {}, poison=float("nan")), found._with(_is_tried=False)  # noqa: SLF001 - of the same class
+        answer = found(function, self.inputs(x), {}, poison=float("nan"))
+        return answer, found._with(_is_tried=False)  # noqa: SLF001 - of the same class
 
-    def _of_rows(self, function: Callable[..., Any], x: "torch.Tensor", poison: float | None) -> Any:
-        """Makes one call, or one for each row where the function takes a row or has one answer for a matrix."""
+    def inputs(self, x: "torch.Tensor") -> Inputs:
+        """Makes what a function is given for a matrix: in one call, or in one for each row where it takes a row or has one answer for a matrix.
+
+        Raises TooManyRowsError for more than ``MOST_ROWS`` rows there, and NotCalledError for an error of the operands' maker.
+        """
         import torch
+        from torch.utils._python_dispatch import _disable_current_modes
 
+        seen, matrices = x, self._matrices(x)
+        # Whoever records the operations of a call means the function's.
+        with _disable_current_modes():
+            made = [self._operands(each) for each in matrices]
+            standing_in = [each.pop("x") for each in made if "x" in each]
+            if standing_in:
+                whole = standing_in[0] if len(made) == 1 else torch.stack(standing_in)
+                seen = lying_like(x, whole.view(x.shape))
+                matrices = self._matrices(seen)
+        return Inputs(x, seen, tuple({**each, "x": matrix} for each, matrix in zip(made, matrices, strict=True)))
+
+    def _on(self, x: "torch.Tensor", inputs: Inputs) -> Inputs:
+        """Returns inputs with another tensor in the matrix's place."""
+        calls = zip(inputs.calls, self._matrices(x), strict=True)
+        return replace(inputs, seen=x, calls=tuple({**call, "x": each} for call, each in calls))
+
+    def _matrices(self, x: "torch.Tensor") -> "Sequence[torch.Tensor]":
+        """The matrix as each call gets it: all of it, or its rows, of which each has a call of its own."""
         matrix = self.operation.matrix
         given = x if matrix is None else x.view(*x.shape[:-1], *matrix(x.shape[-1]))
-        has_one_answer = matrix is not None and self.operation.answers_rows
-        if "x1" not in self.names and not has_one_answer:
-            answer = self._answer_to(function, given, poison)
-            is_answer = matrix is not None and getattr(answer, "shape", None) == given.shape
-            return answer.reshape(x.shape) if is_answer else answer
+        if "x1" not in self.names and not self._has_one_answer:
+            return [given]
         if x.shape[0] > MOST_ROWS:
             raise TooManyRowsError(
                 f"{x.shape[0]} rows for a function of one row, which is called with up to {MOST_ROWS}"
             )
-        due = torch.Size([1]) if has_one_answer else given.shape[1:]
-        answers = [self._answer_to(function, row, poison) for row in given]
+        return [*given]
+
+    @property
+    def _has_one_answer(self) -> bool:
+        """True if a call has one answer for a matrix."""
+        return self.operation.matrix is not None and self.operation.answers_rows
+
+    def _of_rows(self, function: Callable[..., Any], inputs: Inputs, poison: float | None) -> Any:
+        """Makes the calls, and joins the answers for rows to that for the matrix."""
+        import torch
+
+        x = inputs.seen
+        answers = [self._answer_to(inputs.noted(function), call, inputs, poison) for call in inputs.calls]
+        if "x1" not in self.names and not self._has_one_answer:
+            is_answer = self.operation.matrix and getattr(answers[0], "shape", None) == inputs.calls[0]["x"].shape
+            return answers[0].reshape(x.shape) if is_answer else answers[0]
+        due = torch.Size([1]) if self._has_one_answer else x.shape[1:]
         other = next((a for a in answers if not isinstance(a, torch.Tensor) or a.shape != due), None)
         if other is not None:
             return other
         return torch.stack(answers).view(len(x), due.numel()) if answers else x.new_empty(0, due.numel())
 
-    def _answer_to(self, function: Callable[..., Any], x: "torch.Tensor", poison: float | None) -> Any:
+    def _answer_to(
+        self, function: Callable[..., Any], made: Mapping[str, Any], inputs: Inputs, poison: float | None
+    ) -> Any:
         import torch
-        from torch.utils._python_dispatch import _disable_current_modes
 
-        operation = self.operation
-        # Whoever records the operations of a call means the function's.
-        with _disable_current_modes():
-            made = self._operands(x)
-        shown = written_back(x, made["x"]) if "x" in made else nullcontext()
-        given = self._given(made.pop("x", x)) | made
+        operation, x = self.operation, made["x"]
+        given = self._given(x)
+        dims = next((int(name[1:]) for name in ("x3", "x4", "x5") if name in self.names), None)
+        for name, value in ((name, value) for name, value in made.items() if name != "x"):
+            is_split = dims and isinstance(value, torch.Tensor) and value.dim() == x.dim() and name != "head"
+            given[name] = with_dims(value, dims) if dims and is_split else value
         operand = next(name for name in _TAKEN if name in self.names)
         shape: Any = getattr(given[operand], "shape", None)
         if shape is not None:
@@ -243,10 +269,9 @@ class Form:
             given["out"] = torch.empty(shape, dtype=x.dtype, device=x.device)
             if poison is not None:
                 given["out"].fill_(poison)
-        given["f"] = operands.noted(function)
-        places: Mapping[str, Any] = {} if operands.are_held() else _Views(given)
-        with shown:
-            value = eval(self._code, {**self._constants, **given}, places)  # noqa: S307 - the expression is the user's own
+        given["f"] = function
+        places: Mapping[str, Any] = {} if inputs.are_held else _Views(given)
+        value = eval(self._code, {**self._constants, **given}, places)  # noqa: S307 - the expression is the user's own
         answer = self._answer(value, given, shape)
         if not isinstance(answer, torch.Tensor) or shape is None:
             return answer
@@ -295,13 +320,13 @@ class Form:
         return given | ({"temperature": 1.0 / given["scale"]} if "scale" in given else {})
 
     def _operands(self, x: "torch.Tensor") -> dict[str, Any]:
-        """Returns the operands of a call by name where they are to lie, and the matrix as "x". Raises NotCalledError for an error of their maker."""
+        """Returns the operands of a call by name, and as "x" what stands in the matrix's place. Raises NotCalledError for an error of their maker."""
         import torch
 
         if self.operation.arguments is None or not isinstance(x, torch.Tensor):
             return {}
         try:
-            made = dict(self.operation.arguments.make(x, self.names))
+            return dict(self.operation.arguments.make(x, self.names))
         except Exception as error:
             from softcheck.calling.call import is_out_of_memory, is_usable
 
@@ -312,18 +337,6 @@ class Form:
                 f"softcheck failed to make the operands of this call: {type(error).__name__}: {error}; "
                 "the variant was not called. Please report this message"
             ) from error
-        if "x" in made:
-            made["x"] = lying_like(x, made["x"])
-        for change in self._changes:
-            made = dict(change(x, made))
-        beside = {name: value for name, value in made.items() if name != "x"}
-        if not self._is_timed:
-            operands.lend(beside)
-        dims = next((int(name[1:]) for name in ("x3", "x4", "x5") if name in self.names), x.dim())
-        for name, value in beside.items():
-            is_like_it = isinstance(value, torch.Tensor) and value.dim() == x.dim() and name != "head"
-            made[name] = with_dims(value, dims) if is_like_it else value
-        return made
 
     def _answer(self, value: Any, given: Mapping[str, Any], shape: Any) -> Any:
         import torch
@@ -346,6 +359,33 @@ class Form:
         if "out" in self.names and (value is None or not isinstance(value, torch.Tensor)):
             return given["out"]
         return given["copy"] if value is None and "copy" in self.names else value
+
+
+def _overwriting(call: "Callable[[torch.Tensor], Any]", x: "torch.Tensor") -> Any:
+    """Calls on a copy of the input, which the call may overwrite with the gradient for an output gradient of 1, and returns the answer.
+
+    If the input asks for a gradient and the answer carries none, the answer is given one: the output gradient times what the call
+    left in the copy.
+    """
+    import torch
+
+    copy = copied(x)
+    answer: Any = call(copy)
+    if not copy.requires_grad or not isinstance(answer, torch.Tensor) or answer.requires_grad:
+        return answer
+
+    class WithGradient(torch.autograd.Function):
+        @staticmethod
+        def forward(_ctx: Any, _x: torch.Tensor) -> Any:
+            return answer.clone()
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(_ctx: Any, grad: torch.Tensor) -> Any:
+            return (grad * copy.detach()).to(x.dtype)
+
+    found: torch.Tensor = WithGradient.apply(x)  # type: ignore[no-untyped-call]
+    return found
 
 
 class _Views(dict[str, Any]):

@@ -25,7 +25,7 @@ from softcheck.variants import _import
 from softcheck.variants.adapt import Adapted, adapted
 from softcheck.variants.builtin.declarations import DECLARED, WITH_MASKS
 from softcheck.variants.declaration import PROMISED, Declaration, check_promises, declaration_of, with_promises
-from softcheck.variants.forms import Change, Form
+from softcheck.variants.forms import Form
 from softcheck.variants.meanings import implied, of_defaults
 from softcheck.variants.recognise import parameters_to_make
 from softcheck.variants.recognised import Recognised, unrecognised
@@ -93,11 +93,6 @@ class LoadedVariant:
         """Returns the variant whose calls get the operands that an operation names."""
         function = self.function.with_operation(named) if isinstance(self.function, Adapted) else self.function
         return dataclasses.replace(self, function=function, named=named)
-
-    def changing(self, change: Change) -> "LoadedVariant":
-        """Returns the variant whose calls get other operands; one that is called on the matrix alone is as it was."""
-        function = self.function.changing(change) if isinstance(self.function, Adapted) else self.function
-        return dataclasses.replace(self, function=function)
 
     @property
     def said(self) -> str:

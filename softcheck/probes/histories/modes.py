@@ -5,12 +5,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
 from typing import Any
 
 import torch
 
 from softcheck.calling.call import synchronize
+from softcheck.calling.operands import Around
 
 REQUIRES_GRAD = "x.requires_grad_()"
 PARAMETER = "x = torch.nn.Parameter(x)"
@@ -120,17 +120,17 @@ def in_mode(function: Function, mode: str) -> Function:
     ``with_gradient`` does.
     """
     if mode in _CALLS:
-        return partial(_CALLS[mode], function)
+        return Around(function, _CALLS[mode])
     if mode not in _CONTEXTS:
         return function
 
-    def around(x: torch.Tensor) -> Any:
+    def call(function: Function, x: torch.Tensor) -> Any:
         with _CONTEXTS[mode](x.device.type):
             output = function(x)
         is_wider = isinstance(output, torch.Tensor) and _AUTOCAST in mode and output.element_size() > x.element_size()
         return output.to(x.dtype) if is_wider else output
 
-    return around
+    return Around(function, call)
 
 
 def _compiled(function: Function, x: torch.Tensor) -> Any:

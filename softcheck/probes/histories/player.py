@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ import torch
 from oracles.formats import FORMATS, Bits
 from softcheck.calling import activity
 from softcheck.calling.call import Placed, place, to_bits, to_tensor
+from softcheck.calling.operands import Around, with_operands
 from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UninterpretableError, UsageError
@@ -27,7 +29,6 @@ from softcheck.probes.histories.modes import Function, asks_for_gradient, in_mod
 from softcheck.probes.histories.steps import BESIDE, COLLECT, Step
 from softcheck.probes.poison import handing_out
 from softcheck.probes.same_bits import differing
-from softcheck.variants.adapt import Adapted
 from softcheck.variants.registry import load_anew
 
 TICK = 1e-6
@@ -125,15 +126,12 @@ class Player:
 
     def __init__(self, subject: Subject, copies: Copies) -> None:
         self._subject = subject
-        function = copies.one()
-        self._function = function.changing(self._kept_operands) if isinstance(function, Adapted) else function
+        self._function = copies.one()
         # What outlives a history must not have seen another time.
         self._clock = StandInClock() if copies.are_fresh else None
         self._last: dict[tuple[object, ...], Placed] = {}
         self._operands: dict[tuple[object, ...], torch.Tensor] = {}
         """Operands of earlier calls by name, shape, strides and dtype."""
-        self._rewrites: bool | None = None
-        """True while a call gets the operands of an earlier one with new values; None outside of the calls of steps."""
         self._kept: list[tuple[Step, torch.Tensor, Bits]] = []
         self._right: dict[Step, Bits] = {}
         """Right answers: equal steps have equal ones."""
@@ -153,16 +151,13 @@ class Player:
         if step.failing:
             with handing_out(failing(step.failing)):
                 self._call_in_vain(placed.view)
-        function = in_mode(in_mode(self._function, step.settings), step.mode)
-        self._rewrites = step.memory == "same"
         try:
-            timed = self._subject.calling(self._timed(function))
-            returned = call_placed(timed, placed)
+            kept = partial(self._kept_operands, rewrites=step.memory == "same")
+            function = in_mode(in_mode(with_operands(self._function, placed.view, kept), step.settings), step.mode)
+            returned = call_placed(self._subject.calling(self._timed(function)), placed)
         except UninterpretableError as error:
             self.unable = str(error)
             return ()
-        finally:
-            self._rewrites = None
         self.fatal |= returned.fatal
         violations = returned.violations
         if returned.output is not None:
@@ -178,21 +173,21 @@ class Player:
     def _timed(self, function: Function) -> Function:
         """Returns the function as it is called while Python's ``time`` reads the stand-in clock, where there is one."""
 
-        def timed(x: torch.Tensor) -> Any:
+        def timed(function: Function, x: torch.Tensor) -> Any:
             with nullcontext() if self._clock is None else self._clock.shown():
                 return function(x)
 
-        return timed
+        return Around(function, timed)
 
-    def _kept_operands(self, _x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Keeps the operands of a step's call; if they are rewritten, those that are kept hold the new values, where they have that shape."""
+    def _kept_operands(self, given: Mapping[str, Any], *, rewrites: bool) -> Mapping[str, Any]:
+        """Keeps the operands of a step's call; if it ``rewrites`` them, those that are kept hold the new values, where they have that shape."""
         found = dict(given)
-        for name, value in given.items() if self._rewrites is not None else ():
+        for name, value in given.items():
             if not isinstance(value, torch.Tensor):
                 continue
             key = name, tuple(value.shape), value.stride(), value.dtype
             kept = self._operands.setdefault(key, value)
-            if kept is value or not self._rewrites or 0 in value.stride() or kept.is_inference():
+            if kept is value or not rewrites or 0 in value.stride() or kept.is_inference():
                 self._operands[key] = value
                 continue
             # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.

@@ -26,12 +26,13 @@ from softcheck.calling.call import (
     to_bits,
     to_tensor,
 )
-from softcheck.calling.operands import once
+from softcheck.calling.operands import with_operands
 from softcheck.contract import FindingKind, Violation
+from softcheck.operations.strides import once
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.helpers import call_placed, only, ordinary_rows, shapes, stopped
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.poison import as_it_is, bytes_of, handing_out, nan_filled
+from softcheck.probes.poison import bytes_of, handing_out, nan_filled
 from softcheck.probes.same_bits import Repeated, SameBits, unlike
 
 MARGIN = 1 << 16
@@ -84,15 +85,13 @@ class Bands:
         """
         return self._between_canaries(tensor, "a tensor that torch handed out", initialised=initialised)
 
-    def operands(self, _x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def operands(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the operands of a call between canaries; the matrix has margins of its own."""
-        with handing_out(as_it_is):
-            return {
-                name: self._between_canaries(each, f"the caller's {name}", initialised=True)
-                if name != "x" and isinstance(each, torch.Tensor)
-                else each
-                for name, each in given.items()
-            }
+        return {
+            name: self._between_canaries(each, f"the caller's {name}", initialised=True)
+            for name, each in given.items()
+            if name != "x" and isinstance(each, torch.Tensor)
+        }
 
     def _between_canaries(self, tensor: torch.Tensor, whose: str, *, initialised: bool) -> torch.Tensor:
         size = tensor.untyped_storage().nbytes()
@@ -182,9 +181,11 @@ def call_in_bands(
     placed = place_in_bands(bits, fmt, around, subject.device, columns + gap)
     margin = margin_bytes(columns, fmt.itemsize)
     handed_out, lent = Bands(canary, margin), Bands(of_operands or 0, margin)
-    variant = subject.variant if of_operands is None else subject.variant.changing(lent.operands)
+    function, operation = subject.variant.function, subject.variant.operation
+    if of_operands is not None:
+        function = with_operands(function, placed.view, lent.operands)
     with nan_filled(), handing_out(handed_out):
-        return InBands(call_on_device(variant.function, placed, variant.operation), handed_out, lent)
+        return InBands(call_on_device(function, placed, operation), handed_out, lent)
 
 
 def on_host(returned: Returned, fmt: Format) -> Called:

@@ -15,7 +15,6 @@ import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ import msgspec
 import torch
 
 from softcheck.calling.call import Placed, place
+from softcheck.calling.operands import with_operands
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind
 from softcheck.probes.base import Probe, Setting, Subject, Trial
@@ -140,7 +140,7 @@ class _Edge(NamedTuple):
         held = bytes_at_an_edge(whole.nbytes, tensor.device, at_end=self.edge == "end").view(whole.dtype).copy_(whole)
         return held.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
-    def operands(self, _x: torch.Tensor, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def operands(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the operands of a call, and what stands in the matrix's place, where they are to lie."""
         return {name: self.moved(name, each) for name, each in given.items()}
 
@@ -174,7 +174,7 @@ class PageEnds(Probe):
         except UnmappedError as error:
             return Outcome(skipped=f"inputs beside unmapped memory: {error}")
         placed = Placed(view, view.as_strided((view.numel(),), (1,)), fmt)
-        called = call_placed(replace(subject, variant=subject.variant.changing(asked.operands)), placed)
+        called = call_placed(subject.calling(with_operands(subject.variant.function, view, asked.operands)), placed)
         return Outcome(violations=only(called.violations, FindingKind.CRASH), fatal=called.fatal)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:

@@ -11,7 +11,7 @@ import torch
 
 from oracles.formats import Bits, decode
 from softcheck.calling.call import Placed, Returned, call_on_device, to_bits, to_tensor
-from softcheck.calling.operands import kept_answers
+from softcheck.calling.operands import Inputs, given, inputs_of
 from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Subject
@@ -34,13 +34,12 @@ from softcheck.probes.space.backwards import (
     differentiable,
     names_asked,
     saved_packed,
-    watched,
+    watch,
     with_leaves,
 )
 from softcheck.probes.space.calls import Prepared, WayCalls
 from softcheck.probes.space.conditions import Conditions
 from softcheck.probes.space.way import Way
-from softcheck.variants.adapt import Adapted
 from softcheck.variants.forms import parts_of
 
 _LEFT_OUT = ("OutOfResources:", "CompileTimeAssertionFailure:", "PTXASError:")
@@ -106,11 +105,22 @@ class Attempts:
         held = prepared.storage()
         if not again:
             self._calls.make_before(prepared, way, held)
-        x, function, leaves, own = self._with_leaves(prepared, way, held)
+        x, leaves = self._input(prepared, way, held)
         storage = x.detach().reshape(-1) if asked == og.HIDDEN_LAYER else held
+        try:
+            function = prepared.at(x)
+        except ValueError as error:
+            return Attempted(refused=_refused(str(error)))
+        own, whole = list[torch.Tensor](), list[Any]()
+        if (inputs := inputs_of(function, x)) is not None:
+            if is_asked:
+                inputs, of_operands = self._with_leaves(subject, inputs, asked)
+                leaves = {**of_operands, **leaves}
+                watch(inputs, own)
+            function = given(function, replace(inputs, answers=whole))
         function = self._calls.space.called(function, way)
         packed = saved_packed() if asked == og.PACKED else nullcontext()
-        with kept_answers() as whole, packed, self.conditions.watching(way):
+        with packed, self.conditions.watching(way):
             returned = self._called(subject, function, Placed(x, storage, setting.fmt))
         if returned.output is None or returned.fatal:
             is_left_out = way.get(ax.CONFIGURATION) and returned.violations[0].message.startswith(_LEFT_OUT)
@@ -127,26 +137,21 @@ class Attempts:
         kept = to_bits(returned.output, setting.fmt) if is_asked else bits
         return Made(subject, prepared, x, returned, kept, leaves, own, parts)
 
-    def _with_leaves(
-        self, prepared: Prepared, way: Way, held: torch.Tensor
-    ) -> tuple[torch.Tensor, Callable[..., Any], dict[str, torch.Tensor], list[torch.Tensor]]:
-        """Returns the input, the function, what requires a gradient, and a list for gradients of what the call takes in the input's place."""
-        subject, x, function = prepared.subject, prepared.view(held), prepared.function
-        mode, is_asked, asked = self._calls.space.mode_of(way), asks_for_backward(way), way.get(ax.ASKED)
-        if is_asked and subject.setting.has_heads:
-            assert isinstance(function, Adapted)
-            names = names_asked(subject, asked)
-            return x, *with_leaves(function, names, is_shared=asked == og.SHARED_BIAS), []
-        if not is_asked and not asks_for_gradient(mode):
-            return x, function, {}, []
+    def _input(self, prepared: Prepared, way: Way, held: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Returns the input, and as ``x`` the tensor whose gradient is asked for, if it is the input's."""
+        x, mode = prepared.view(held), self._calls.space.mode_of(way)
+        is_asked, asked = asks_for_backward(way), way.get(ax.ASKED)
+        if (is_asked and prepared.subject.setting.has_heads) or not (is_asked or asks_for_gradient(mode)):
+            return x, {}
         leaf = with_gradient(x, mode) if asks_for_gradient(mode) else x.requires_grad_()
-        x = leaf.clone() if asked == og.HIDDEN_LAYER else leaf
-        if asked == og.BY_BIAS and isinstance(function, Adapted):
-            function, leaves = with_leaves(function, ("bias",))
-            leaves["x"] = leaf
-            return x, function, leaves, []
-        function, own = watched(subject, function) if is_asked else (function, [])
-        return x, function, {"x": leaf}, own
+        return leaf.clone() if asked == og.HIDDEN_LAYER else leaf, {"x": leaf}
+
+    @staticmethod
+    def _with_leaves(subject: Subject, inputs: Inputs, asked: str) -> tuple[Inputs, dict[str, torch.Tensor]]:
+        """Returns what a call is given with operands that require a gradient, where theirs are asked for, and these operands."""
+        if subject.setting.has_heads:
+            return with_leaves(inputs, names_asked(subject, asked), is_shared=asked == og.SHARED_BIAS)
+        return with_leaves(inputs, ("bias",)) if asked == og.BY_BIAS else (inputs, {})
 
     def _without_gradient(self, subject: Subject, way: Way) -> Attempted:
         """Returns what is wrong of an answer without a gradient, where that of a plain call has a backward of the variant's own.
@@ -182,7 +187,8 @@ class Attempts:
         if not wrong or not (is_over or any(way.get(axis) for axis in (ax.LAYOUT, ax.OFFSET, ax.DIMS))):
             return wrong
         x = to_tensor(rows, setting.fmt, subject.device)
-        plain = self._called(subject, subject.variant.function, Placed(x, x.view(-1), setting.fmt))
+        function = prepared.at(x, subject.variant.function)
+        plain = self._called(subject, function, Placed(x, x.view(-1), setting.fmt))
         if plain.output is None:
             return wrong
         other = to_bits(plain.output.reshape(output.shape), setting.fmt)

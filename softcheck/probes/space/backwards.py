@@ -29,6 +29,7 @@ from softcheck.calling.call import (
     to_tensor,
 )
 from softcheck.calling.memory import refuse_lack
+from softcheck.calling.operands import Inputs
 from softcheck.calling.state import preserved
 from softcheck.calling.unable import limit_behind
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
@@ -309,23 +310,20 @@ class Backwards:
         assert isinstance(taking, Adapted)
 
         def gradients(count: int) -> list[torch.Tensor]:
-            leaves: list[torch.Tensor] = []
-
-            def made_of(_x: torch.Tensor, operands: dict[str, Any]) -> dict[str, Any]:
-                found = {name: part for name, part in operands.items() if without_layout(name) in shared}
-                if len({part.shape for part in found.values()}) > 1:
-                    return operands
-                first = next(part for name, part in found.items() if without_layout(name) == "k").detach()
-                leaves.extend(first.clone().requires_grad_() for _ in range(count))
-                return {**operands, **{name: leaves[min(at, count - 1)] for at, name in enumerate(found)}}
-
-            function = taking.changing(made_of)
             x = prepared.view(prepared.storage())
-            output = call_on_device(function, Placed(x, x.view(-1), subject.setting.fmt), operation).output
-            if output is None or not leaves or not output.requires_grad:
+            inputs = taking.inputs(x)
+            found = {n: each for n, each in inputs.calls[0].items() if without_layout(n) in shared}
+            if len({each.shape for each in found.values()}) > 1:
                 return []
-            found = torch.autograd.grad(output, leaves, self._drawn(output), allow_unused=True)
-            return [one.detach().double().flatten() for one in found if one is not None]
+            first = next(each for name, each in found.items() if without_layout(name) == "k").detach()
+            leaves = [first.clone().requires_grad_() for _ in range(count)]
+            own = {name: leaves[min(at, count - 1)] for at, name in enumerate(found)}
+            function = taking.given(inputs.changed(lambda _: own))
+            output = call_on_device(function, Placed(x, x.view(-1), subject.setting.fmt), operation).output
+            if output is None or not output.requires_grad:
+                return []
+            asked = torch.autograd.grad(output, leaves, self._drawn(output), allow_unused=True)
+            return [one.detach().double().flatten() for one in asked if one is not None]
 
         copies, one = gradients(len(shared)), gradients(1)
         words = f"where {', '.join(shared)} are one tensor: its gradient"
@@ -382,36 +380,23 @@ def saved_packed() -> AbstractContextManager[object]:
 
 
 def with_leaves(
-    function: Adapted, asking: Sequence[str], *, is_shared: bool = False
-) -> tuple[Adapted, dict[str, torch.Tensor]]:
-    """Returns the function on operands that require a gradient, those of the names asked for, and these operands once it is called.
+    inputs: Inputs, asking: Sequence[str], *, is_shared: bool = False
+) -> tuple[Inputs, dict[str, torch.Tensor]]:
+    """Returns inputs with operands that require a gradient, those of the names asked for, and these operands.
 
     All batches get those of the first if they are shared. A bias of a softmax has the matrix's own size, whose gradient is that of each
     element.
     """
-    leaves: dict[str, torch.Tensor] = {}
-
-    def differentiable_ones(_x: torch.Tensor, operands: dict[str, Any]) -> dict[str, Any]:
-        asked = {n: part[:1] if is_shared else part for n, part in operands.items() if without_layout(n) in asking}
-        leaves.update({n: part.detach().requires_grad_() for n, part in asked.items() if part.is_floating_point()})
-        return {**operands, **leaves}
-
-    return function.changing(differentiable_ones), leaves
+    asked = {name: each for name, each in inputs.calls[-1].items() if without_layout(name) in asking}
+    leaves = {n: each[:1] if is_shared else each for n, each in asked.items() if each.is_floating_point()}
+    leaves = {name: each.detach().requires_grad_() for name, each in leaves.items()}
+    return inputs.changed(lambda _: leaves), leaves
 
 
-def watched(subject: Subject, function: Callable[..., Any]) -> tuple[Callable[..., Any], list[torch.Tensor]]:
-    """Returns the function, and the list of the gradients that will have reached what its calls take in the matrix's place."""
-    operation, found = subject.variant.operation, list[torch.Tensor]()
-    if not isinstance(function, Adapted) or operation.arguments is None:
-        return function, found
-
-    def looked_at(_x: torch.Tensor, operands: dict[str, Any]) -> dict[str, Any]:
-        own = operands.get("x")
-        if isinstance(own, torch.Tensor) and own.requires_grad:
-            own.register_hook(found.append)  # type: ignore[no-untyped-call]
-        return operands
-
-    return function.changing(looked_at), found
+def watch(inputs: Inputs, found: list[torch.Tensor]) -> None:
+    """Keeps the gradients that will have reached what stands in the matrix's place in a list."""
+    if inputs.seen is not inputs.x and inputs.seen.requires_grad:
+        inputs.seen.register_hook(found.append)  # type: ignore[no-untyped-call]
 
 
 def names_asked(subject: Subject, asked: str) -> tuple[str, ...]:

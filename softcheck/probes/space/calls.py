@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ import torch
 from oracles.formats import FORMATS, Bits, decode, encode
 from softcheck.calling import activity
 from softcheck.calling.call import TORCH_DTYPES, to_tensor
+from softcheck.calling.operands import Around, Change, with_operands
 from softcheck.calling.state import preserved
 from softcheck.operations.heads import split
 from softcheck.operations.registry import operation
@@ -49,6 +51,12 @@ class Prepared:
     """The call over the last dimension of the same tensors, where it is over another."""
     beside: list[torch.Tensor] = field(default_factory=list)
     """Memory beside that which calls were given for their answers: NaN, unless they wrote there."""
+    lay: Change | None = None
+    """Lays the operands beside the input out as the way has them; None where they lie as they are made."""
+
+    def at(self, x: torch.Tensor, function: Callable[..., Any] | None = None) -> Callable[..., Any]:
+        """Returns the function, or another in its place, with the operands beside an input as they lie."""
+        return with_operands(function or self.function, x, self.lay)
 
     def storage(self) -> torch.Tensor:
         """Returns the input's storage in memory of its own."""
@@ -123,17 +131,9 @@ class WayCalls:
         if given not in self._subjects:
             self._subjects[given] = self._with_options(dict(given))
         subject = self._subjects[given]
-        moves = {name.removeprefix(ax.OPERAND): move for name, move in way.values if name.startswith(ax.OPERAND)}
-        if subject is None:
-            return None
-        if way.get(ax.DTYPE):
+        if subject is not None and way.get(ax.DTYPE):
             subject = replace(subject, setting=replace(subject.setting, dtype=way.get(ax.DTYPE)))
-        if way.get(ax.SHARED_MASK):
-            shared = way.get(ax.SHARED_MASK)
-            return replace(
-                subject, variant=subject.variant.changing(lambda _x, given: with_shared_masks(given, shared))
-            )
-        return _with_operands(subject, moves) if moves else subject
+        return subject
 
     def prepared(self, subject: Subject, way: Way, bits: Bits) -> Prepared:
         """Lays rows out as a way has them, and binds the dimension and the memory for the answer that the function is given."""
@@ -148,12 +148,16 @@ class WayCalls:
         if place != -1:
             over_last = own.replaced(subject_function, lambda taken: self._given(taken, way, -1, beside))
             leading, place = ((len(bits),), -1) if space.is_moved(way) else (leading, place)
-        laid = strides.laid(bits, leading, place, layout, subject.setting.fmt, offset)
+        laid, lay = strides.laid(bits, leading, place, layout, subject.setting.fmt, offset), _lay_of(way)
         if way.get(ax.DTYPE):
-            narrow = TORCH_DTYPES[space.subject.setting.fmt.name]
-            wide, function = function, lambda x: wide(x.to(narrow))
+
+            def cast(taken: own.Function, wide: torch.Tensor) -> object:
+                x = wide.to(TORCH_DTYPES[space.subject.setting.fmt.name])
+                return with_operands(taken, x, lay)(x)
+
+            function = Around(function, cast)
         function = own.mapped(function, own.VMAP[way.get(ax.VMAP)]) if way.get(ax.VMAP) else function
-        return Prepared(subject, function, laid, place, layout, over_last, beside)
+        return Prepared(subject, function, laid, place, layout, over_last, beside, lay)
 
     def _given(self, taken: own.Function, way: Way, asked: int, beside: list[torch.Tensor]) -> own.Function:
         """Returns the user's own function with what a way gives it: memory for the answer, the dimension ``asked``, and other values."""
@@ -175,7 +179,8 @@ class WayCalls:
             whole = prepared.laid.storage.copy()
             whole[prepared.laid.places] = self.bits(way, "before")
             storage.copy_(to_tensor(whole, prepared.subject.setting.fmt, storage.device))
-            in_vain(self.space.called(prepared.function, way), prepared.view(storage))
+            x = prepared.view(storage)
+            in_vain(self.space.called(prepared.at(x), way), x)
             storage.copy_(prepared.storage())
         elif before:
             self._make_other(prepared, way, before)
@@ -202,7 +207,7 @@ class WayCalls:
             x = x.to(TORCH_DTYPES[FORMATS[dtype].name])
         x.requires_grad_(before == "a backward")
         with handing_out(failing(1)) if before == "a failed allocation" else nullcontext():
-            answer = in_vain(self.space.called(made.function, way), x)
+            answer = in_vain(self.space.called(made.at(x), way), x)
         if before == "a backward" and isinstance(answer, torch.Tensor) and answer.requires_grad:
             in_vain(torch.autograd.grad, answer, x, answer.detach())
 
@@ -284,9 +289,12 @@ def of_other_heads(subject: Subject, parameters: Mapping[str, float]) -> Subject
     )
 
 
-def _with_operands(subject: Subject, moves: Mapping[str, str]) -> Subject:
-    """Returns the subject whose calls get operands in these layouts, and all others packed."""
-    return replace(subject, variant=subject.variant.changing(lambda _x, given: laid_out(given, moves)))
+def _lay_of(way: Way) -> Change | None:
+    """Returns the layout of a way's operands: some in layouts of their own, and all others packed, or one mask for several rows."""
+    moves = {name.removeprefix(ax.OPERAND): move for name, move in way.values if name.startswith(ax.OPERAND)}
+    if way.get(ax.SHARED_MASK):
+        return partial(with_shared_masks, words=way.get(ax.SHARED_MASK))
+    return partial(laid_out, moves=moves) if moves else None
 
 
 def _into(

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from softcheck.calling.operands import Around
 from softcheck.probes.helpers import parameters_of
 from softcheck.variants.adapt import Adapted
 from softcheck.variants.recognise import DTYPES
@@ -109,12 +110,12 @@ def other_values(function: Function, dtype: str) -> dict[str, Any]:
 def mapped(function: Function, place: int) -> Function:
     """Returns a function as ``torch.vmap`` maps it over three samples along a dimension, of which the input is the second."""
 
-    def called(x: torch.Tensor) -> Any:
+    def called(function: Function, x: torch.Tensor) -> Any:
         samples = torch.stack([x.flip(0), x, -x], dim=place)
         answers = torch.vmap(function, in_dims=place)(samples)
         return answers[1] if isinstance(answers, torch.Tensor) else answers
 
-    return called
+    return Around(function, called)
 
 
 def _saved(module: torch.nn.Module) -> torch.nn.Module:

@@ -1,12 +1,12 @@
-"""A tensor's twin lies as the tensor does, and takes up no more memory than the tensor."""
+"""What stands in a tensor's place lies as the tensor does, and takes up no more memory than the tensor."""
 
 import mmap
 from pathlib import Path
 
 import torch
 
+from softcheck.operations.strides import lying_like
 from softcheck.probes.poison import nan_filled
-from softcheck.variants.twin import lying_like, written_back
 
 FAR = 2**30
 
@@ -24,10 +24,7 @@ def test_memory_between_far_rows_is_not_touched():
     before = resident()
     with nan_filled():
         view = lying_like(x, -x)
-        with written_back(x, view):
-            assert resident() - before < 2**26
-            assert view.stride() == x.stride()
-            assert view.tolist() == (-x).tolist()
-            assert view.as_strided((1,), (1,), 9).item() == 99.0, "what lies behind the first row is copied"
-            view[1, 2] = 7.0
-    assert x.tolist() == [[0, 1, 2, 3], [4, 5, 7, 7]]
+        assert resident() - before < 2**26
+        assert view.stride() == x.stride()
+        assert view.tolist() == (-x).tolist()
+        assert view.as_strided((1,), (1,), 9).item() == 99.0, "what lies behind the first row is copied"
