@@ -137,12 +137,15 @@ TAKEN_ONCE = tuple(words for words in SHARED if "expanded" not in words)
 def with_shared_masks(given: Mapping[str, Any], words: str) -> Mapping[str, Any]:
     """Returns the operands of a call with one mask for several rows. What follows it in memory hides what it does not hide.
 
-    Raises ValueError for masks that are not equal.
+    Raises ValueError for masks that are not equal, or that have too few dimensions.
     """
     found = {**packed_all(given)}
     for name in (name for name in given if without_layout(name) in MASKS):
         mask, share = given[name], _SHARED[words]
-        one = share(mask)
+        try:
+            one = share(mask)
+        except IndexError as error:
+            raise ValueError(str(error)) from error
         if not torch.equal(one.broadcast_to(mask.shape), mask):
             raise ValueError("the rows' masks are not equal")
         is_bool = mask.dtype == torch.bool

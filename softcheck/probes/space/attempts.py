@@ -187,7 +187,10 @@ class Attempts:
         if not wrong or not (is_over or any(way.get(axis) for axis in (ax.LAYOUT, ax.OFFSET, ax.DIMS))):
             return wrong
         x = to_tensor(rows, setting.fmt, subject.device)
-        function = prepared.at(x, subject.variant.function)
+        try:
+            function = prepared.at(x, subject.variant.function)
+        except ValueError:
+            return wrong
         plain = self._called(subject, function, Placed(x, x.view(-1), setting.fmt))
         if plain.output is None:
             return wrong

@@ -180,7 +180,7 @@ class WayCalls:
             whole[prepared.laid.places] = self.bits(way, "before")
             storage.copy_(to_tensor(whole, prepared.subject.setting.fmt, storage.device))
             x = prepared.view(storage)
-            in_vain(self.space.called(prepared.at(x), way), x)
+            in_vain(lambda: self.space.called(prepared.at(x), way)(x))
             storage.copy_(prepared.storage())
         elif before:
             self._make_other(prepared, way, before)
@@ -207,7 +207,7 @@ class WayCalls:
             x = x.to(TORCH_DTYPES[FORMATS[dtype].name])
         x.requires_grad_(before == "a backward")
         with handing_out(failing(1)) if before == "a failed allocation" else nullcontext():
-            answer = in_vain(self.space.called(made.at(x), way), x)
+            answer = in_vain(lambda: self.space.called(made.at(x), way)(x))
         if before == "a backward" and isinstance(answer, torch.Tensor) and answer.requires_grad:
             in_vain(torch.autograd.grad, answer, x, answer.detach())
 
