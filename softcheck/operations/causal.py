@@ -12,6 +12,7 @@ import numpy as np
 from oracles.arrays import Array, largest, module_of
 from oracles.formats import Format, Values
 from oracles.reference import Reference
+from softcheck.numbers.expression import Number
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.block import reshaped
 from softcheck.operations.bounds import like
@@ -63,7 +64,8 @@ class _Causal(Changed):
         seen = like(values, visible(*shape, self.alignment))
         return module_of(values).where(seen, values.reshape(len(values), *shape), -np.inf).reshape(-1, shape[1])
 
-    changed = logits
+    def change(self, x: Number) -> Number:
+        return replace(x, value=self.logits(x.value))
 
     def concluded(self, answer: Reference, values: Values) -> Reference:
         return reshaped(answer, values.shape)

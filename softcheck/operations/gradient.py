@@ -24,6 +24,7 @@ from softcheck.operations.bounds import (
     error_of_rounding,
     log_softmax_bounds,
     model,
+    of_values,
 )
 from softcheck.operations.ulp import Flags, Scaled, scaled
 
@@ -130,7 +131,7 @@ def _of_powers(
 
     ``more`` are what y is off by beside that, and ``each`` what roundings leave of one.
     """
-    of_output = output_errors(log_softmax_bounds, logits, answer, fmt, arithmetic, np.ones(logits.shape))
+    of_output = output_errors(of_values(log_softmax_bounds), logits, answer, fmt, arithmetic, np.ones(logits.shape))
     found: Values = p * np.expm1(np.minimum(sum(more, of_output), LARGEST_EXPONENT)) + each * p
     return found
 

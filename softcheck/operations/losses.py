@@ -23,14 +23,15 @@ from oracles.arrays import Array, largest, module_of, quiet
 from oracles.float64 import summation_depth
 from oracles.formats import FLOAT32, FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference, stated, with_error
+from softcheck.numbers.expression import Number
 from softcheck.operations import options, targets
 from softcheck.operations.bounds import (
+    EXACT,
     LARGEST_EXPONENT,
     Bounds,
     Model,
     bounds_of,
     depth,
-    error_of_logarithm,
     gathered,
     like,
 )
@@ -163,7 +164,7 @@ class Losses:
     def of_float64(self, values: Array, terms: Terms) -> Array:
         """The losses of rows in plain float64, [rows, 1], as exact as a bound or a judge on a device needs."""
         with quiet(values):
-            top, lse = largest(terms.logits), self.lse(terms)
+            top, lse = largest(terms.logits), self.lse(Number(terms.logits, EXACT)).value
             if self.is_plain_in_rows:
                 losses = (top - terms.picked) + (lse - top)
             else:
@@ -287,15 +288,19 @@ class Losses:
     def of_sizes(self, terms: Terms) -> Array:
         """The sizes of the terms of each loss, [rows, 1]."""
         with quiet(terms.logits):
-            lse = self.lse(terms)
+            lse = self.lse(Number(terms.logits, EXACT)).value
             size = module_of(lse).clip(terms.size + terms.factor * abs(lse - largest(terms.logits)), 1.0, None)
             return size / terms.first + self.z_loss * lse * lse / terms.last
 
-    def lse(self, terms: Terms) -> Array:
-        """The log-sum-exp in float64, which is exact enough for a bound, [rows, 1]."""
-        top, xp = largest(terms.logits), module_of(terms.logits)
-        with quiet(terms.logits):
-            return top + xp.log(xp.exp(terms.logits - top).sum(axis=1, keepdims=True))
+    def lse(self, logits: Number) -> Number:
+        """The log-sum-exp in float64, exact enough for a bound, [rows, 1], with its error, but for the roundings at its maximum's size without a z-loss."""
+        with quiet(logits.value):
+            top = logits.max()
+            logarithm = (logits - top).exp().sum().logarithm()
+            value, off = top.value + logarithm.value, top.error + logarithm.error
+            if self.z_loss:
+                off = off + logits.model.roundoff * (4.0 * abs(top.value) + 2.0 * abs(value))
+        return Number(value, logits.model, off)
 
     def bounds(self, values: Array, exact: Scaled, answers: Array, constants: Model) -> Bounds:
         """The bounds of each loss, or of a sum of losses, in which each may be rounded to the format, with its own roundings."""
@@ -315,10 +320,10 @@ class Losses:
 
     def of_errors(self, terms: Terms, answers: Array, constants: Model) -> Array:
         """The largest error of each loss before it is rounded to its format, [rows, 1]; 0 where there is no target."""
-        constants = self.with_logits(constants)
         with quiet(terms.logits):
-            lse = self.lse(terms)
-            of_lse = self.lse_error(terms, lse, constants)
+            logits = self.with_errors(terms.logits, constants)
+            found = self.lse(logits)
+            lse, of_lse = found.value, found.error
             # Products of the terms with weights, 1 - s and s, in whatever order.
             sizes = terms.size if self.is_plain_in_rows else 3.0 * (terms.size + abs(terms.factor * lse))
             sizes = sizes / terms.first + self.z_loss * lse * lse / terms.last
@@ -333,27 +338,18 @@ class Losses:
                 )
                 error = error + of_sum * summed / terms.first
             error = error + constants.roundoff * (4.0 * sizes + 2.0 * abs(answers)) + constants.underflow
-            if constants.rounds_logits:
-                picked = abs(terms.of_target * terms.picked) + terms.smooth_size
-                error = error + (constants.per_logit * picked + constants.logit_error * terms.factor) / terms.first
+            picked = abs(terms.of_target * terms.picked) + terms.smooth_size
+            error = error + (logits.relative * picked + logits.off * terms.factor) / terms.first
         return module_of(error).where(terms.left_out, 0.0, error)
 
-    def with_logits(self, constants: Model) -> Model:
-        """An arithmetic's constants for the loss's logits."""
-        if self.has_head and constants.products:
-            constants = replace(constants, scaling=constants.scaling + constants.products * (1 + constants.exponent))
+    def with_errors(self, logits: Array, constants: Model) -> Number:
+        """The loss's logits, with the errors that an arithmetic makes on its way to them."""
+        found = Number.read(logits, constants)
         if self.softcap:
-            return options.with_cap(constants, self.softcap)
-        return constants if self.logit_scale == 1 else options.with_scale(constants)
-
-    def lse_error(self, terms: Terms, lse: Array, constants: Model) -> Array:
-        """The largest error of the log-sum-exp, [rows, 1], but for the roundings at its maximum's size without a z-loss."""
-        found = error_of_logarithm(terms.logits, constants)
-        if constants.rounds_logits:
-            found = found + constants.per_logit * abs(largest(terms.logits)) + constants.logit_error
-        if self.z_loss:
-            found = found + constants.roundoff * (4.0 * abs(largest(terms.logits)) + 2.0 * abs(lse))
-        return found
+            found = options.with_cap(found, self.softcap)
+        elif self.logit_scale != 1:
+            found = found.scaled(1.0)
+        return replace(found, relative=found.relative + constants.products) if self.has_head else found
 
     def undefined(self, values: Array, fmt: Format) -> Array:
         """Rows of which nothing is demanded, [rows].
@@ -401,8 +397,10 @@ class Losses:
 
     def gradient_terms(self, values: Values, constants: Model) -> RowTerms:
         """The terms of the gradients, with a row of logits for each row of a matrix."""
-        terms, rows, constants = self.terms(values), self.rows(values), self.with_logits(constants)
-        lse, columns = self.lse(terms), rows.shape[1]
+        terms, rows = self.terms(values), self.rows(values)
+        columns, logits = rows.shape[1], self.with_errors(terms.logits, constants)
+        found = self.lse(logits)
+        lse = found.value
         less = (np.arange(columns) == terms.column) * terms.of_target
         if self.smoothing:
             less = less + self.smoothing * self.weights(columns) / columns
@@ -411,7 +409,7 @@ class Losses:
         if self.softcap or self.logit_scale != 1:
             # Beside the logit's own error, those of all others in the sum, whose mean distance from the largest is at most log(n).
             size = np.abs(terms.logits) + np.abs(largest(terms.logits)) + np.log(max(1, columns))
-            logit_error = np.where(np.isfinite(size), constants.per_logit * size + constants.logit_error, 0.0)
+            logit_error = np.where(np.isfinite(size), logits.relative * size + logits.off, 0.0)
         return RowTerms(
             logits=terms.logits,
             less=less / terms.first,
@@ -419,8 +417,7 @@ class Losses:
             factor=terms.factor / terms.first + of_square * lse,
             factor_size=terms.factor / terms.first + of_square * np.abs(lse),
             # torch adds up the gradients of all columns' terms, in any order.
-            factor_error=of_square * self.lse_error(terms, lse, constants)
-            + columns * constants.addition * terms.of_mean / terms.first,
+            factor_error=of_square * found.error + columns * constants.addition * terms.of_mean / terms.first,
             slope=options.slope(rows * self.logit_scale, self.softcap) if self.softcap else np.ones((1, 1)),
             logit_error=logit_error,
             scale=self.logit_scale,

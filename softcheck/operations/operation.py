@@ -168,6 +168,9 @@ class Operation:
     """The rules that an output must keep."""
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
     """Computes the operation as torch does; the speed of variants is given beside it."""
+    allowed: Callable[..., Bounds] | None = None
+    """Returns ``bounds`` for logits with errors of their own, a ``Number``; None for an operation without options of logits. Logarithms take a
+    keyword argument ``base``."""
     plain: "Callable[[torch.Tensor], torch.Tensor] | None" = None
     """Computes the operation by single operations in the matrix's dtype, which a usual rule compares with; None if that is ``yardstick``."""
     by_torch: "Callable[[Mapping[str, torch.Tensor]], torch.Tensor] | None" = None

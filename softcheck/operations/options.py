@@ -18,12 +18,13 @@ from oracles.arrays import Array, largest, module_of, quiet
 from oracles.formats import FLOAT32, FLOAT64, Format, Values, widest
 from oracles.reference import FullyMasked, Reference
 from softcheck.errors import UsageError
+from softcheck.numbers.expression import Number
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.bounds import LARGEST_EXPONENT, SUMMED, Bounds, Model, half_ulp
+from softcheck.operations.bounds import EXACT, Bounds, Model, of_values
 from softcheck.operations.gradient import ROUNDINGS, Gradient, GradientErrors, computed_in
 from softcheck.operations.operation import Exact, Operation, as_they_are, functions_of
 from softcheck.operations.rules import POWERS_SUM_TO_ONE, sum_words
-from softcheck.operations.ulp import LARGEST, Scaled
+from softcheck.operations.ulp import Scaled
 
 if TYPE_CHECKING:
     import torch
@@ -44,13 +45,13 @@ class Changed:
         self.inner = inner
         self._of: Any = inner
 
-    def changed(self, values: Array) -> Array:
-        """Returns the logits that the inner operation takes."""
-        return values
+    def change(self, x: Number) -> Number:
+        """Returns the logits that the inner operation takes, with the errors that an arithmetic makes on its way to them."""
+        return x
 
-    def constants(self, model: Model) -> Model:
-        """Returns an arithmetic's constants for these logits."""
-        return model
+    def changed(self, values: Array) -> Array:
+        """Returns the values of these logits."""
+        return self.change(Number.read(values, EXACT)).value
 
     def concluded(self, answer: Reference, _values: Values) -> Reference:
         """Returns the answer from the inner operation's for these logits."""
@@ -68,9 +69,13 @@ class Changed:
         """Returns the Arb oracle's answer."""
         return self.by(self.inner.prove, values, fmt, masked)
 
+    def allowed(self, x: Number, exact: Scaled, answers: Array, **of_base: float) -> Bounds:
+        """Returns the errors that an arithmetic allows, for logits with errors."""
+        return self._of.allowed(self.change(x), exact, answers, **of_base)  # type: ignore[no-any-return]
+
     def bounds(self, values: Array, exact: Scaled, answers: Array, model: Model) -> Bounds:
-        """Returns the errors that an arithmetic allows."""
-        return self.inner.bounds(self.changed(values), exact, answers, self.constants(model))
+        """Returns the same for logits as they are read."""
+        return of_values(self.allowed)(values, exact, answers, model)
 
     def scale(self, values: Array, answers: Array, fmt: Format) -> Array:
         """Returns the size of what is rounded on the way."""
@@ -91,14 +96,6 @@ class Changed:
         return replace(self.inner, **found)
 
 
-def with_scale(model: Model) -> Model:
-    """Returns an arithmetic's constants for logits that it has scaled.
-
-    It rounds the scale, its product with log2(e), that constant, and the product with the logit.
-    """
-    return replace(model, scaling=max(model.scaling, 4 * model.roundoff * (1 + model.exponent)))
-
-
 def scaled(plain: Operation, scale: float) -> Operation:
     """Returns the operation of ``scale * x`` for an operation of x that depends on differences of logits alone.
 
@@ -116,11 +113,8 @@ class _Scaled(Changed):
         super().__init__(inner)
         self.factor = factor
 
-    def changed(self, values: Array) -> Array:
-        return values * self.factor
-
-    def constants(self, model: Model) -> Model:
-        return with_scale(model)
+    def change(self, x: Number) -> Number:
+        return x.scaled(self.factor)
 
     def distances(self, values: Array) -> Array:
         """Scaled distances to the row's maximum, at most 0: exact but for two roundings, however large the logits are."""
@@ -243,13 +237,9 @@ def slope(values: Values, softcap: float) -> Values:
     return found
 
 
-def with_cap(model: Model, softcap: float) -> Model:
-    """Returns an arithmetic's constants for logits that it has capped, or scaled and capped."""
-    return replace(
-        model,
-        scaling=max(model.scaling, _CAPPED * model.roundoff) * (1 + model.exponent),
-        logit_error=model.logit_error + _BY_EXPONENTIALS * model.roundoff * softcap,
-    )
+def with_cap(x: Number, softcap: float) -> Number:
+    """Returns capped logits with the errors of a scale and of the cap (docs/bounds.md, section 28)."""
+    return replace(x.scaled(1.0, _CAPPED), off=x.off + _BY_EXPONENTIALS * x.model.roundoff * softcap)
 
 
 def capped(inner: Operation, softcap: float, scale: float) -> Operation:
@@ -274,11 +264,8 @@ class _Capped(Changed):
         self.softcap, self.factor, self.cap = softcap, factor, softcap / factor
         self.of_uncertainty = 4 * RELATIVE * softcap
 
-    def changed(self, values: Array) -> Array:
-        return capped_values(values, self.cap)
-
-    def constants(self, model: Model) -> Model:
-        return with_cap(model, self.softcap)
+    def change(self, x: Number) -> Number:
+        return with_cap(replace(x, value=capped_values(x.value, self.cap)), self.cap)
 
     def concluded(self, answer: Reference, _values: Values) -> Reference:
         return replace(answer, relative_error=answer.relative_error + self.of_uncertainty)
@@ -354,25 +341,9 @@ class _InBaseTwo(Changed):
     def scale(self, values: Array, answers: Array, fmt: Format) -> Array:
         return LOG2E * self._of.scale(values, answers / LOG2E, fmt)
 
-    def bounds(self, values: Array, exact: Scaled, answers: Array, model: Model) -> Bounds:
+    def allowed(self, x: Number, exact: Scaled, answers: Array, **_of_base: float) -> Bounds:
         """The natural logarithm's error times log2(e), and the roundings of products with it."""
-        natural = self.inner.bounds(values, exact, answers / LOG2E, replace(model, rounds_result=False))
-        xp = module_of(values)
-        with quiet(values):
-            size = abs(answers)
-            if not self.inner.sums_rows and self.inner.scale is not None:
-                size = xp.maximum(size, self.scale(values, answers, exact.fmt))
-            hidden = natural.elements == 0
-            error = LOG2E * natural.elements * exact.ulp + 4 * model.roundoff * xp.where(xp.isfinite(size), size, 0.0)
-            error = xp.where(hidden, 0.0, error)
-            sizes = xp.where(xp.isfinite(answers), abs(answers), 0.0) + error
-            rounding = xp.where(hidden, 0.0, half_ulp(sizes, exact.fmt))
-            total = error + rounding if model.rounds_result else error
-            elements, sums = xp.clip(total / exact.ulp, None, LARGEST), natural.sums
-            if self.inner.sums_rows:
-                grown = xp.expm1(xp.clip(total / LOG2E, None, LARGEST_EXPONENT))
-                sums = xp.clip((xp.exp2(answers) * grown).sum(axis=1) + SUMMED, None, values.shape[1] + 1.0)
-        return Bounds(elements, rounding / exact.ulp, model.rounds_result, sums)
+        return super().allowed(x, exact, answers, base=2.0)
 
     def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:
         natural: Exact = self._of.on_device(x, fmt)

@@ -17,6 +17,7 @@ from oracles import ball, double_double, float64
 from oracles.arrays import Array, largest, module_of
 from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference, with_error
+from softcheck.numbers.expression import Number
 from softcheck.operations import bounds, gradient, rules
 from softcheck.operations.block import rows_of
 from softcheck.operations.causal import masked_by_position
@@ -80,6 +81,7 @@ SOFTMAX = Operation(
     answer=lambda values, fmt, masked: _everyday(fmt).softmax(values, fully_masked=masked),
     prove=_prove,
     bounds=lambda *given: bounds.bounds(*given),  # noqa: PLW0108 - looked up late: tests plant faults there
+    allowed=bounds.softmax_bounds,
     rules=(*_NUMBERS, rules.ZERO_WHERE_MASKED, rules.in_range(0.0, 1.0), rules.ORDERED, rules.SUMS_TO_ONE),
     yardstick=lambda x: _torch().softmax(x, dim=-1),
     gradient=gradient.OF_SOFTMAX,
@@ -99,10 +101,10 @@ def _log_softmax(
 
 
 def _log_on_device(x: "torch.Tensor", fmt: Format) -> Exact:
-    from softcheck.operations.torch_bounds import logarithms, summing_error
+    from softcheck.operations.torch_bounds import summing_error
 
-    _, below, logarithm = logarithms(x)
-    return Exact(below - logarithm, summing_error(x.shape[1]) * 2.0**fmt.precision)
+    found = bounds.log_softmax(Number(x.double(), bounds.EXACT)).value
+    return Exact(found, summing_error(x.shape[1]) * 2.0**fmt.precision)
 
 
 LOG_SOFTMAX = replace(
@@ -110,7 +112,8 @@ LOG_SOFTMAX = replace(
     name="log_softmax",
     answer=lambda values, fmt, masked: _everyday(fmt).log_softmax(values, fully_masked=masked),
     prove=lambda values, _fmt, masked: ball.log_softmax(values, fully_masked=masked),
-    bounds=bounds.log_softmax_bounds,
+    bounds=bounds.of_values(bounds.log_softmax_bounds),
+    allowed=bounds.log_softmax_bounds,
     rules=(*_NUMBERS, rules.in_range(-np.inf, 0.0), rules.ORDERED, rules.POWERS_SUM_TO_ONE),
     yardstick=lambda x: _torch().log_softmax(x, dim=-1),
     scale=lambda _values, answers, _fmt: module_of(answers).ones_like(answers),
@@ -172,10 +175,10 @@ def _sum_scale(values: Array, answers: Array, _fmt: Format) -> Array:
 
 
 def _sum_on_device(x: "torch.Tensor", fmt: Format) -> Exact:
-    from softcheck.operations.torch_bounds import logarithms, of_rows
+    from softcheck.operations.torch_bounds import of_rows
 
-    top, _, logarithm = logarithms(x)
-    return of_rows((top + logarithm).where(top.isfinite(), top), x.shape[1], fmt)
+    found, top = bounds.logsumexp(Number(x.double(), bounds.EXACT)).value, largest(x.double())
+    return of_rows(found.where(top.isfinite(), top), x.shape[1], fmt)
 
 
 def _logsumexp(*, base: float = math.e) -> Operation:
@@ -189,7 +192,8 @@ LOGSUMEXP = replace(
     relations=(),
     answer=lambda values, fmt, _masked: of_logarithms(values, LOG_SOFTMAX.answer(values, fmt, "nan"), largest(values)),
     prove=lambda values, fmt, _masked: of_logarithms(values, LOG_SOFTMAX.prove(values, fmt, "nan"), largest(values)),
-    bounds=bounds.logsumexp_bounds,
+    bounds=bounds.of_values(bounds.logsumexp_bounds),
+    allowed=bounds.logsumexp_bounds,
     rules=_NUMBERS,
     yardstick=lambda x: _torch().logsumexp(x, dim=-1, keepdim=True),
     scale=_sum_scale,

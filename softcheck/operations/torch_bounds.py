@@ -21,17 +21,6 @@ _EXPONENT = 0x7FF << _FRACTION_BITS
 _UNIT = 2.0**-53
 
 
-def logarithms(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Returns the largest logit of each row, [rows, 1], the logits less it, and the logarithm of the sum of their exponentials, [rows, 1].
-
-    All are float64, and NaN in rows with NaN, with +inf or of -inf alone.
-    """
-    # The subtraction converts as it reads, which a conversion beforehand would take another pass for.
-    top = x.amax(dim=1, keepdim=True).to(torch.float64)
-    below = torch.sub(x, top)
-    return top, below, below.exp().sum(dim=1, keepdim=True).log()
-
-
 def summing_error(columns: int) -> float:
     """Returns the relative error of a float64 sum of exponentials, with that of the exponentials and of its logarithm.
 

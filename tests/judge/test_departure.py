@@ -13,7 +13,7 @@ PRESCALED = Arithmetic(exp="prescaled_ex2_approx")
 NARROW_SUM = Arithmetic(accumulation="input")
 
 
-def closed_form(fmt, per_logit=2.224):
+def closed_form(fmt, per_logit=1.224):
     """|x| of equal logits: B = 2 (2 c |x| + 5 u) + h u + 5 u; in units of u, to first order."""
     u = 2.0**-53 if fmt is FLOAT64 else 2.0**-24
     h = math.ceil(COLUMNS / 32) + 10

@@ -1,4 +1,4 @@
-"""Formulas of errors say the same of numpy's arrays and of torch's tensors."""
+"""Formulas with errors say the same of numpy's arrays and of torch's tensors, and no more than what a computation in float32 errs by."""
 
 from typing import Any
 
@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64
-from softcheck.operations import bounds as expression
+from softcheck.numbers.expression import Number, Positive
+from softcheck.operations import bounds
 from softcheck.operations.arithmetic import Arithmetic, model
 
 ARITHMETICS = (
@@ -19,25 +20,15 @@ ARITHMETICS = (
 
 
 def _errors(x: Any, g: Any, constants: Any, fmt: Any) -> tuple[Any, ...]:
-    xp = expression.module_of(x)
-    top = xp.amax(x, axis=1, keepdims=True)
-    below = x - top
-    terms = xp.exp(below)
-    total = terms.sum(axis=1, keepdims=True)
-    logarithm = xp.log(total)
-    rounded = expression.of_logits(x, top, constants) if constants.rounds_logits else None
-    answers = below - logarithm
-    each = expression.exponent_errors(below, rounded, constants)
-    growth = expression.mean_growth(each, terms, constants)
-    of_sum = expression.logarithm_error(logarithm, growth, x.shape[1], constants)
+    logits = Number.read(x, constants)
+    softmax, log_softmax, logsumexp = (f(logits) for f in (bounds.softmax, bounds.log_softmax, bounds.logsumexp))
     return (
-        each,
-        growth,
-        expression.log_softmax_error(answers, logarithm, of_sum, rounded, constants),
-        expression.logsumexp_error(top + logarithm, top, of_sum, constants),
-        expression.backward_error(terms / total, g, fmt, constants, is_logarithm=False),
-        expression.backward_error(answers, g, fmt, constants, is_logarithm=True),
-        expression.half_ulp(abs(answers), fmt),
+        softmax.log,
+        log_softmax.error,
+        logsumexp.error,
+        bounds.backward_error(softmax.value, g, fmt, constants, is_logarithm=False),
+        bounds.backward_error(log_softmax.value, g, fmt, constants, is_logarithm=True),
+        bounds.half_ulp(abs(log_softmax.value), fmt),
     )
 
 
@@ -64,3 +55,42 @@ def test_errors_of_the_largest_logits_are_finite(array: Any, arithmetic: Arithme
         found = _errors(x, x * 0.0, model(arithmetic, FLOAT64), FLOAT64)
     for errors in found:
         assert bool((abs(errors) < np.inf).all())
+
+
+def test_an_exponential_is_exact_at_an_exact_maximum_alone() -> None:
+    x = np.array([[1.0, 300.0, -np.inf]])
+    exact, scaled = (Number.read(x, model(Arithmetic(scaled_logits=each), FLOAT32)) for each in (False, True))
+    assert (exact - exact.max()).exp().log[0, 1] == 0
+    # A fused multiply and add leaves the rounding error of the product there.
+    assert (scaled - scaled.max()).exp().log[0, 1] >= 2.0**-24 * 300
+    with np.errstate(invalid="ignore"):
+        assert (exact - exact.max()).exp().value[0, 2] == 0
+
+
+def test_a_sum_may_rise_by_more_than_the_mean_error_of_its_terms() -> None:
+    constants = bounds.EXACT
+    terms = Positive(np.array([[1.0] + [0.01] * 45]), np.array([[0.0] + [3.0] * 45]), constants, is_rough=True)
+    rise = np.log((1 + 0.45 * np.exp(3.0)) / 1.45)
+    assert terms.sum().log[0, 0] == pytest.approx(rise)
+
+
+@pytest.mark.parametrize("name", ["log_softmax", "logsumexp"])
+def test_forms_in_float32_keep_the_bound(name: str) -> None:
+    """Natural and base-2 forms with every step rounded, of offsets and widths of all sizes."""
+    rng = np.random.default_rng(11)
+    log2e, ln2 = np.float32(np.log2(np.e)), np.float32(np.log(2))
+    for columns, spread, offset in [(2, 1e-3, 0), (3, 20, 1e4), (64, 80, -300), (1000, 3, 1e5), (7, 1, -1e6)]:
+        x = (rng.standard_normal((500, columns)) * spread + offset).astype(np.float32)
+        top = x.max(axis=1, keepdims=True)
+        below = x - top
+        total = np.exp2(below * log2e).sum(axis=1, keepdims=True, dtype=np.float32)
+        logarithm = np.log2(total)
+        if name == "log_softmax":
+            forms = [below - logarithm * ln2, (below * log2e - logarithm) * ln2]
+        else:
+            forms = [top + logarithm * ln2, (top * log2e + logarithm) * ln2]
+        found = getattr(bounds, name)(Number.read(x.astype(np.float64), model(Arithmetic(), FLOAT32)))
+        for form in forms:
+            assert form.dtype == np.float32
+            share = np.abs(form - found.value) / found.error
+            assert share.max() < 1

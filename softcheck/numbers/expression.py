@@ -1,0 +1,149 @@
+"""Numbers of a formula: their exact values beside the largest errors with which an arithmetic may compute them.
+
+A formula is written once, with the steps that kernels have. Each step adds its own error, and docs/bounds.md proves it. Arrays are numpy's or
+torch's float64, [rows, columns] or [rows, 1]. Values of ``Number`` have absolute errors, those of ``Positive`` errors of their logarithm.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from oracles.arrays import Array, largest, module_of
+from oracles.formats import Format
+from softcheck.numbers.model import EXACT, LARGEST_EXPONENT, VANISHED, Model
+
+LOGARITHM, NEXT_TO_ONE = 6.0, 3.0
+"""Relative and absolute error of a logarithm in rho. lg2.approx is within 2^-22 absolutely for arguments from 0.5 to 2 and relatively
+elsewhere (PTX ISA), which is 4 rho of base 2 and 2.8 of base e; the product with log(2) rounds twice. Logarithms of libraries
+are within 1 ULP, 2 rho."""
+
+_EXPONENT = 0x7FF << 52
+
+
+def half_ulp(size: Array, fmt: Format) -> Array:
+    """Returns half the spacing of a format's values at sizes that are not NaN."""
+    xp = module_of(size)
+    bits = xp.clip(size, fmt.least_normal, fmt.max).view(xp.int64) & _EXPONENT
+    return bits.view(xp.float64) * 2.0**-fmt.precision
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """Numbers of any sign, computed with an error of at most ``off + relative |value|``."""
+
+    value: Array
+    model: Model
+    off: Array | float = 0.0
+    """An absolute error; the float 0 where there is none, so that what is exact costs no pass over an array."""
+    relative: float = 0.0
+
+    @classmethod
+    def read(cls, values: Array, model: Model) -> "Number":
+        """Takes logits as they are, or rounded where an arithmetic multiplies them by a scale or by log2(e) first."""
+        return cls(values, model, relative=model.scaling + model.prescaling)
+
+    @property
+    def error(self) -> Array | float:
+        """The largest absolute error."""
+        return self.off + abs(self.value) * self.relative if self.relative else self.off
+
+    def __add__(self, other: "Number") -> "Number":
+        """Adds in one rounding, which is that of the computed sum."""
+        return self._rounded_once(self.value + other.value, other)
+
+    def __sub__(self, other: "Number") -> "Number":
+        """Subtracts in one rounding."""
+        return self._rounded_once(self.value - other.value, other)
+
+    def _rounded_once(self, value: Array, other: "Number") -> "Number":
+        unit = self.model.roundoff
+        return Number(value, self.model, (self.error + other.error) * (1 + unit), unit)
+
+    def rounded(self, roundings: float, factor: float = 1.0) -> "Number":
+        """Multiplies by an exact factor, with so many roundings of the factor and of products."""
+        by = roundings * self.model.roundoff
+        value = self.value if factor == 1 else self.value * factor
+        return Number(value, self.model, self.off * abs(factor) * (1 + by), self.relative + by * (1 + self.relative))
+
+    def scaled(self, factor: float, roundings: float = 4.0) -> "Number":
+        """Multiplies logits by a scale, whose roundings are those that an arithmetic may declare of them already.
+
+        It rounds the scale, its product with log2(e), that constant, and the product with the logit.
+        """
+        relative = max(self.relative, roundings * self.model.roundoff + self.model.prescaling)
+        value = self.value if factor == 1 else self.value * factor
+        return replace(self, value=value, off=self.off * abs(factor), relative=relative)
+
+    def in_base_two(self) -> "Number":
+        """Multiplies a difference by log2(e); the unit stays that of base e."""
+        return replace(self, relative=self.relative + self.model.product * (1 + self.relative))
+
+    def max(self) -> "Number":
+        """Takes each row's maximum, which errs as its own number does, since value + error grows with the value."""
+        off = self.off if isinstance(self.off, float) else largest(self.off)
+        return Number(largest(self.value), self.model, off, self.relative)
+
+    def exp(self) -> "Positive":
+        """Takes exponentials of differences from a maximum, in base 2 but for a library's function.
+
+        The exponential of a difference that is exactly 0 is 1. One that is computed from logits with errors need not be, nor be equal to
+        another of the same value: a fused multiply and add may leave the maximum's own rounding error there.
+        """
+        xp, model = module_of(self.value), self.model
+        if model is EXACT:
+            return Positive(xp.exp(self.value), 0.0, model)
+        distance = xp.clip(abs(self.value), None, VANISHED)
+        errors = distance * (self.relative + model.product * (1 + self.relative))
+        is_rough = not (isinstance(self.off, float) and self.off == 0.0)
+        if not is_rough:
+            # A product of a flag and a number is float32 in torch, that of a sign is not.
+            errors += xp.sign(distance) * model.exponential
+        else:
+            errors += self.off * (1 + model.product) + model.exponential
+            # Whatever the error, the exponential of -inf is 0.
+            errors = xp.clip(errors, None, np.finfo(np.float64).max)
+        return Positive(xp.exp(self.value), errors, model, is_rough=is_rough)
+
+
+@dataclass(frozen=True, slots=True)
+class Positive:
+    """Positive numbers, computed within a factor of exp(``log``) either way, and but for what underflows."""
+
+    value: Array
+    log: Array | float
+    """The largest error; the float 0 where a formula is to give its values alone."""
+    model: Model
+    is_rough: bool = False
+    """True if errors have no limit but that of the logits' own size."""
+
+    def __truediv__(self, other: "Positive") -> "Positive":
+        """Divides."""
+        return Positive(self.value / other.value, self.log + (other.log + self.model.division), self.model)
+
+    def sum(self) -> "Positive":
+        """Adds up each row in any order that the model allows, rescaled as a running sum is.
+
+        The mean of ``log`` itself would bound how far a sum can fall, but not how far it can rise: exp is convex. Up to 1, exp(e) - 1 is
+        at most e + e^2. Each row chooses by itself, so that its bound does not depend on other rows.
+        """
+        total = self.value.sum(axis=1, keepdims=True)
+        return Positive(total, self.growth() + self.model.summing(self.value.shape[1]), self.model)
+
+    def growth(self) -> Array | float:
+        """Returns the logarithm of exp(log)'s mean weighted by the values, [rows, 1]: the error of an exact sum."""
+        if isinstance(self.log, float):
+            return self.log
+        xp = module_of(self.value)
+        growth = self.log * self.log
+        growth += self.log
+        if self.is_rough or self.model.exponent * VANISHED + self.model.exponential > 1:
+            far = largest(self.log) > 1
+            growth = xp.where(far, xp.expm1(xp.clip(self.log, None, LARGEST_EXPONENT)), growth)
+        growth *= self.value
+        return xp.log1p(growth.sum(axis=1, keepdims=True) / self.value.sum(axis=1, keepdims=True))
+
+    def logarithm(self) -> Number:
+        """Takes logarithms, of which a function's own error is relative to what it computes."""
+        unit = self.model.roundoff
+        off = self.log * (1 + LOGARITHM * unit) + NEXT_TO_ONE * unit
+        return Number(module_of(self.value).log(self.value), self.model, off, LOGARITHM * unit)
