@@ -186,13 +186,11 @@ class Attempts:
         is_over = ax.OVER in way.get(ax.DIMS)
         if not wrong or not (is_over or any(way.get(axis) for axis in (ax.LAYOUT, ax.OFFSET, ax.DIMS))):
             return wrong
-        x = to_tensor(rows, setting.fmt, subject.device)
-        try:
+        x, plain = to_tensor(rows, setting.fmt, subject.device), None
+        with suppress(ValueError):
             function = prepared.at(x, subject.variant.function)
-        except ValueError:
-            return wrong
-        plain = self._called(subject, function, Placed(x, x.view(-1), setting.fmt))
-        if plain.output is None:
+            plain = self._called(subject, function, Placed(x, x.view(-1), setting.fmt))
+        if plain is None or plain.output is None:
             return wrong
         other = to_bits(plain.output.reshape(output.shape), setting.fmt)
         is_gross = differ_grossly(*(decode(each, setting.fmt) for each in (bits, other)))
