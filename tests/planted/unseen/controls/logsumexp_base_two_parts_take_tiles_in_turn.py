@@ -48,7 +48,7 @@ def _join(out, tops, totals, parts, PARTS: tl.constexpr):
     # The maximum times log2(e) in two pieces: its product's error would be that of the answer.
     high = most * 1.4426950216293335
     low = most * 1.9259629911266175e-08
-    tl.store(out + row, tl.where(most == -float("inf"), most, high + (low + tl.log2(total))))
+    tl.store(out + row, tl.where((most == -float("inf")) & (total == 0.0), most, high + (low + tl.log2(total))))
 
 
 @variant(operation="logsumexp", parameters={"base": 2.0})
