@@ -244,7 +244,8 @@ class Form:
         if "x1" not in self.names and not self._has_one_answer:
             is_answer = self.operation.matrix and getattr(answers[0], "shape", None) == inputs.calls[0]["x"].shape
             return answers[0].reshape(x.shape) if is_answer else answers[0]
-        due = torch.Size([1]) if self._has_one_answer else x.shape[1:]
+        row = inputs.calls[0]["x"].shape if inputs.calls else x.shape[1:]
+        due = torch.Size([1]) if self._has_one_answer else row
         other = next((a for a in answers if not isinstance(a, torch.Tensor) or a.shape != due), None)
         if other is not None:
             return other
