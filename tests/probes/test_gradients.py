@@ -490,23 +490,6 @@ def test_a_graph_for_the_output_gradient_alone_breaks_a_promise_only_where_there
     assert "silently missing" in violation.message
 
 
-def test_a_second_derivative_that_only_wide_types_have_is_found():
-    def forward(ctx, x):
-        wide = torch.softmax(x.float(), dim=-1)
-        ctx.save_for_backward(wide)
-        return wide.to(x.dtype)
-
-    def backward(ctx, grad):
-        (y,) = ctx.saved_tensors
-        g = grad.float()
-        return (y * (g - (g * y).sum(-1, keepdim=True))).to(grad.dtype)
-
-    again = "asked=of the gradient"
-    [violation] = made_in(by_hand(forward, backward), "bfloat16", (), again)[again]
-    assert violation.message.endswith("in float32 it is there")
-    assert made_in(by_hand(forward, backward), "float32", (), again) == {}
-
-
 def test_a_backward_that_is_marked_once_differentiable_is_not_silent():
     marked = by_hand(of_detached, torch.autograd.function.once_differentiable(from_detached))
     assert made_in(variant(backward=True)(lambda x: marked(x))) == {}  # noqa: PLW0108

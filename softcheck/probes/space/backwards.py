@@ -258,22 +258,10 @@ class Backwards:
         if second is None:
             # once_differentiable leaves a node that raises, which a gradient by the input alone does not reach.
             torch.autograd.backward(first, weights.view_as(first))
-            if self._is_differentiable_again_in_float32(made):
-                message = f"{_MISSING}; in float32 it is there"
-                return Attempted.by(Violation(FindingKind.WRONG_GRADIENT, message))
             return not_asked(subject, FindingKind.WRONG_GRADIENT, _MISSING)
         second = second.reshape(rows.shape)
         arithmetic = _arithmetic(subject, made.returned)
         return Attempted.by(judged_gradients.judged_again(subject, rows, grad, weights, second, arithmetic))
-
-    def _is_differentiable_again_in_float32(self, made: Made) -> bool:
-        """True if a function of 16 bits has a second derivative in float32, where what it saves may be the answer itself."""
-        setting, x = made.subject.setting, made.x.detach().to(torch.float32)
-        if setting.fmt.width != 16 or "float32" not in setting.declaration.dtypes:
-            return False
-        output = made.prepared.at(x.requires_grad_())(x)
-        (first,) = torch.autograd.grad(output, x, torch.ones_like(output, requires_grad=True), create_graph=True)
-        return torch.autograd.grad(first.sum(), x, allow_unused=True)[0] is not None
 
     def _in_forward_mode(self, made: Made) -> Attempted | None:
         """Compares the derivative along a tangent with torch's in float64. What has no tangent is no finding."""
