@@ -331,7 +331,7 @@ def pairs_job(
 
     What could not be judged to its end raises after the result up to there.
     """
-    name = f"{variant}, every pair of {pairs.dtype} patterns"
+    name = f"{variant}, {pairs.describe()}"
 
     def work(emit: Callable[[Exhausted], None]) -> None:
         if session.patience.over(variant, pairs.dtype) is not None:

@@ -38,7 +38,7 @@ class RunOptions:
     seed: int = 0
     generate: int = 0
     exhaustive: bool = False
-    """True if every pair of a 16-bit dtype's patterns is judged too, on a GPU."""
+    """True if pairs of a 16-bit dtype's patterns are judged too, on a GPU."""
     speed: bool = True
     strict_declarations: bool = False
     """True if a declared defect that does not show is an error."""
