@@ -12,7 +12,7 @@ import triton.language as tl
 from softcheck import variant
 
 EXPECTED = ("ulp_exceeds_bound", "out_of_range", "nan_mismatch")
-SHOWN_BY = ("probe/meetings",)
+SHOWN_BY = ("probe/shared_masks",)
 DTYPES = ("float32",)
 BACKENDS = ("interpreter", "cuda")
 
