@@ -113,7 +113,7 @@ def _is_empty(refusal: Refusal) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class TriedAround:
     """The results of calls around refused sizes, and the limits that they show."""
 
     limits: tuple[SizeLimit, ...]
@@ -128,7 +128,7 @@ def around(
     dtype: str,
     results: Sequence[CaseMeasurement],
     probed: Sequence[ProbeResult] = (),
-) -> Around:
+) -> TriedAround:
     """The limits that results of one variant in one dtype show together with calls on larger and smaller inputs.
 
     These are made only where a size was refused. One that is answered beyond it makes the refusal no limit. A limit of columns is
@@ -161,7 +161,7 @@ def around(
             if not tells((1, (limit.answered + limit.refused) // 2)):
                 break
             limit = limit_of_columns(refusal)
-    return Around(tuple(size_limits([*results, *tried], probed)), tuple(tried))
+    return TriedAround(tuple(size_limits([*results, *tried], probed)), tuple(tried))
 
 
 def _shapes(rows: int, columns: int) -> list[tuple[int, int]]:
