@@ -118,7 +118,7 @@ def test_workers_that_are_idle_are_ended_but_one_of_each_device(session, folder)
         for worker in [own.take(fresh=True) for _ in range(2)]:
             own.give(worker)
     session.retire_idle()
-    assert sorted(worker.place for worker in session._idle) == [0, 1]
+    assert sorted(worker.place for worker in session._shared.idle) == [0, 1]
 
 
 def test_a_device_that_is_lost_is_left_out(session, monkeypatch):
