@@ -19,6 +19,11 @@ _COMMANDS: dict[str, list[str]] = words()["commands"]
 class _Lazy(SuggestingGroup):
     """A group that knows its commands by name and imports one only to run it or to print its own help."""
 
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        """Takes a function in a command's place for what ``report`` is to judge."""
+        is_function = bool(arguments) and ":" in arguments[0] and not arguments[0].startswith("-")
+        return super().parse_args(context, ["report", *arguments] if is_function else arguments)
+
     def list_commands(self, _context: click.Context) -> list[str]:
         return list(_COMMANDS)
 
@@ -43,6 +48,8 @@ class _Lazy(SuggestingGroup):
 @click.version_option(__version__, "-V", "--version", prog_name="softcheck")
 def cli() -> None:
     """Judge GPU softmax kernels: ULP errors against exact oracles, the softmax contract, and speed.
+
+    softcheck FILE:FUNCTION is short for softcheck report FILE:FUNCTION.
 
     Exit codes: 0 clean; 1 a promise was broken; 2 wrong usage, file or configuration; 3 nothing was run; 130 interrupted.
     """

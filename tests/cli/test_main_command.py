@@ -31,6 +31,12 @@ def test_misspelt_command_names_the_near_one(words, said):
     assert said in done.stderr
 
 
+def test_a_function_in_a_commands_place_is_judged():
+    done = softcheck("no_such_file.py:softmax", "--dtype", "float16")
+    assert done.returncode == 2
+    assert "the file no_such_file.py does not exist" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "at", "expected"),
     [
