@@ -19,6 +19,7 @@ from softcheck.report import content, formats
 from softcheck.report.compare import Tolerances, compare
 from softcheck.report.json_format import load_any
 from softcheck.report.model import Bin, ErrorPeak, Stage
+from softcheck.report.page import sections
 from softcheck.report.templates import templates
 
 RESULTS = Path(__file__).resolve().parents[2] / "results" / "h200"
@@ -124,8 +125,12 @@ def test_the_table_holds_the_figures_of_the_terminal():
     columns = content.columns(INTERPRETED)
     assert len(rows) == len(INTERPRETED.variants)
     for row, result in zip(rows, INTERPRETED.variants, strict=True):
-        for cell, column in zip(row, columns, strict=True):
-            assert "".join(text for _, text in cell.texts).strip().startswith(column.cell(result))
+        *figures, findings = zip(row, columns, strict=True)
+        for cell, column in figures:
+            assert "".join(text for _, text in cell.texts).strip() == column.cell(result)
+        said = "".join(text for _, text in findings[0].texts)
+        assert not result.findings or findings[1].cell(result).partition(";")[0] in said
+        assert result.findings or said.strip() == sections.sentence(result)
 
 
 def test_each_column_that_has_an_explanation_says_it_and_known_defects_are_folded():
