@@ -217,6 +217,8 @@ class Session(Pool):
         refused: dict[str, Sampled] = {}
         while True:
             rest = tuple(name for name in variants if name not in refused)
+            if not rest:
+                return "; ".join(f"{one.name}: {one.reason}" for one in refused.values())
             worker = self.take()
             request = Time(rest, dtype, *shape, seed, seconds, within)
             try:
