@@ -216,9 +216,10 @@ def test_variant_that_ends_the_worker_while_timed_is_left_out_and_the_others_are
     try:
         monkeypatch.setattr(session, "ask", timed)
         samples = session.time(["bad", "good"], "float16", (4, 4), seed=0)
+        assert session.time(["bad"], "float16", (4, 4), seed=0) == "bad: the worker process ended with exit status 1"
     finally:
         session.close()
-    assert asked == [("bad", "good"), ("good",)]
+    assert asked == [("bad", "good"), ("good",), ("bad",)]
     assert [(s.name, s.seconds, s.reason) for s in samples.variants] == [
         ("bad", (), "the worker process ended with exit status 1"),
         ("good", (1.0,), None),
