@@ -194,7 +194,7 @@ NAMED = {
     "not torch.are_deterministic_algorithms_enabled() and rows > 20": "rows=21,settings=torch.use_deterministic_algorithms(False)",
     "torch.is_autocast_enabled('cpu') and not torch.is_grad_enabled()": "mode=torch.no_grad(),settings=torch.autocast(dtype:torch.bfloat16)",
     "x.requires_grad and torch.get_default_dtype() == torch.float64": "mode=x.requires_grad_(),settings=torch.set_default_dtype(torch.float64)",
-    "torch.compiler.is_compiling() and x.amax() > 2**99": 'contents=huge,settings=torch.compile(backend:"eager")',
+    "torch.compiler.is_compiling() and x.amax() > float('1e30')": 'contents=huge,settings=torch.compile(backend:"eager")',
     "torch.isnan(x).any(-1).all()": "rows=1,contents=NaN",
 }
 
