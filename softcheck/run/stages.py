@@ -211,7 +211,8 @@ def cases_and_probes(session: Session, run: Run, events: Events, record: Record)
         Lane(_pairs_jobs(session, run, record), AT_ONCE * session.places),
         *(lane([name], share) for name in slow),
         Lane([_journalled(session, task, record, done[task]) for task in heavy], _HEAVY_AT_ONCE * session.places),
-        lane([name for name in run.declarations if name not in slow], max(1, session.jobs - share * len(slow))),
+        # Lanes before this one have the first choice of each place that gets free.
+        lane([name for name in run.declarations if name not in slow], session.jobs),
     ]
     if any(each.jobs for each in lanes):
         events.stage("running cases and probes")
