@@ -157,9 +157,7 @@ def _sort(run: Run) -> None:
 def _note_that_pairs_need_a_gpu(run: Run) -> None:
     able = [name for name, declaration in run.declarations.items() if wanted(declaration, run.options.dtypes)]
     if able and run.options.exhaustive and run.ready.backend != "cuda":
-        run.notes.append(
-            "no pairs of 16-bit patterns are judged: that needs a GPU; see softcheck exhaust for a part"
-        )
+        run.notes.append("no pairs of 16-bit patterns are judged: that needs a GPU; see softcheck exhaust for a part")
 
 
 def _note_given_up(session: Session, run: Run) -> None:

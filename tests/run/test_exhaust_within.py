@@ -229,7 +229,5 @@ def test_without_a_gpu_a_note_says_so_and_unasked_nothing_is_said(clock):
     session = Pretending(clock, backend="interpreter")
     run = run_of(session)
     assert (run.exhausted, session.parts) == ([], [])
-    assert run.notes == [
-        "no pairs of 16-bit patterns are judged: that needs a GPU; see softcheck exhaust for a part"
-    ]
+    assert run.notes == ["no pairs of 16-bit patterns are judged: that needs a GPU; see softcheck exhaust for a part"]
     assert run_of(session, exhaustive=False).notes == []
