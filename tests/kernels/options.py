@@ -18,6 +18,9 @@ def _no_loop(output, x, row_stride, columns, BLOCK: tl.constexpr):
     tl.store(output + row * columns + column, exponentials / tl.sum(exponentials, axis=0), mask=inside)
 
 
+_plain = triton.jit(_no_loop)
+
+
 def _wide_enough(configs, arguments, **_):
     return [config for config in configs if config.kwargs["BLOCK"] >= arguments["columns"]]
 
@@ -26,19 +29,13 @@ def _slow_where_small(output, x, row_stride, columns, BLOCK: tl.constexpr):
     # So that no tuner picks the smallest block.
     for _ in range(2000 if BLOCK == 64 else 1):
         tl.debug_barrier()
-    row = tl.program_id(0)
-    column = tl.arange(0, BLOCK)
-    inside = column < columns
-    logits = tl.load(x + row * row_stride + column, mask=inside, other=-float("inf")).to(tl.float32)
-    exponentials = tl.exp(logits - tl.max(logits, axis=0))
-    tl.store(output + row * columns + column, exponentials / tl.sum(exponentials, axis=0), mask=inside)
+    _plain(output, x, row_stride, columns, BLOCK)
 
 
 _one_too_small = triton.autotune(configs=CONFIGS[::-1], key=["columns"])(triton.jit(_slow_where_small))
 _pruned = triton.autotune(configs=CONFIGS, key=["columns"], prune_configs_by={"early_config_prune": _wide_enough})(
     triton.jit(_no_loop)
 )
-_plain = triton.jit(_no_loop)
 
 
 def _launch(kernel, x, **options):
