@@ -47,7 +47,7 @@ class Launched:
 
     placed: Placed
     given: Placed
-    """What stood in the input's place, such as numbers behind a mask; most often the input."""
+    """The tensor that stood in the input's place, such as numbers behind a mask; most often the input."""
     before: torch.Tensor
     """Contents of its storage before the call, as integers."""
     output: torch.Tensor | None

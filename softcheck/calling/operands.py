@@ -23,7 +23,7 @@ class Inputs:
     x: "torch.Tensor"
     """The matrix."""
     seen: "torch.Tensor"
-    """What stands in its place, such as numbers behind a mask; most often itself."""
+    """The tensor that stands in its place, such as numbers behind a mask; most often itself."""
     calls: tuple[Mapping[str, Any], ...]
     """For each call of the function its operands by name, with the matrix, or one of its rows, as ``x``."""
     are_held: bool = True

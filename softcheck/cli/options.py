@@ -65,7 +65,7 @@ class _Format(click.Choice):  # type: ignore[type-arg]  # generic since click 8.
     """One of some formats, with near matches of a word that is none."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        """What is said of a word that is none."""
+        """Returns the message about a word that is none."""
         return f"{super().get_invalid_choice_message(value, ctx)} {near_matches(str(value), list(self.choices))}"
 
 

@@ -1,4 +1,4 @@
-"""What stands in a tensor's place lies as the tensor does, and takes up no more memory than the tensor."""
+"""A stand-in for a tensor lies as the tensor does, and takes up no more memory than the tensor."""
 
 import mmap
 from pathlib import Path

@@ -69,11 +69,11 @@ _OF_TOTAL, _OF_ONE = 2.0**-5, 0.1
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """What a call in its circumstances showed, or the backward that was asked of it."""
+    """The outcome of a call in its circumstances, or of the backward that was asked of it."""
 
     violations: tuple[Violation, ...] = ()
     refused: Violation | None = None
-    """What a call raised or returned in place of an answer: a fault where the circumstances are promised."""
+    """The exception or value that a call gave in place of an answer: a fault where the circumstances are promised."""
     fatal: bool = False
     note: str | None = None
     """A remark on gradients that nobody promises."""

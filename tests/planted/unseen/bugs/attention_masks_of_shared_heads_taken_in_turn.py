@@ -1,4 +1,4 @@
-"""Where there are many scores, the heads that share keys get the masks ``head::kv_heads``, in turn, and not those of their group, which lie side by side.
+"""Heads that share keys get, where there are many scores, the masks ``head::kv_heads``, in turn, and not those of their group, which lie side by side.
 
 Wrong on: a mask of each head with more than one kv head and fewer of them than heads, and more than 16384 scores; right otherwise.
 """

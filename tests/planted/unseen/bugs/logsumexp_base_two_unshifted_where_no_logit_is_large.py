@@ -1,4 +1,4 @@
-"""Where no logit of the tensor is large the maximum is not subtracted, which saves a pass: rows far below 0 underflow.
+"""The maximum is not subtracted where no logit of the tensor is large, which saves a pass: rows far below 0 underflow.
 
 Wrong on: a row of logits below about -90, as long as no logit of any row is above 68; right otherwise.
 """

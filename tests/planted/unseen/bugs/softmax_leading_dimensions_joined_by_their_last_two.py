@@ -1,4 +1,4 @@
-"""Whether all leading dimensions are one dimension of rows is asked of the last two of them alone.
+"""The last two leading dimensions alone are asked if all of them are one dimension of rows.
 
 Wrong on: four dimensions with more than 1024 columns and a gap behind the first dimension, as in ``x[:, :3]``, or a stride of 0; right otherwise.
 """
