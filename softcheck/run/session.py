@@ -30,7 +30,7 @@ from softcheck.run.protocol import (
     TrialDone,
     Trying,
 )
-from softcheck.speed.samples import Sampled, ShapeSamples
+from softcheck.speed.samples import Sampled, ShapeSamples, TimingPlan
 from softcheck.speed.statistics import PRECISE
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.recognised import unrecognised
@@ -215,14 +215,15 @@ class Session(Pool):
         """
         self.retire_idle()
         refused: dict[str, Sampled] = {}
+        rows, columns = shape
+        plan = TimingPlan(dtype=dtype, rows=rows, columns=columns, seed=seed, seconds=seconds, within=within)
         while True:
             rest = tuple(name for name in variants if name not in refused)
             if not rest:
                 return "; ".join(f"{one.name}: {one.reason}" for one in refused.values())
             worker = self.take()
-            request = Time(rest, dtype, *shape, seed, seconds, within)
             try:
-                for reply in self.ask(worker, request, self.seconds + seconds):
+                for reply in self.ask(worker, Time(rest, plan), self.seconds + seconds):
                     if isinstance(reply, Failed):
                         return reply.message
                     if isinstance(reply, Timed):

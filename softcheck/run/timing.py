@@ -12,7 +12,7 @@ from softcheck.errors import NothingRunError, UsageError
 from softcheck.operations.operation import Operation
 from softcheck.run.protocol import Reply, Started, Time, Timed
 from softcheck.speed.clock import CudaClock
-from softcheck.speed.engine import ROUNDS, DeviceLostError, Engine, TimingPlan
+from softcheck.speed.engine import ROUNDS, DeviceLostError, Engine
 from softcheck.speed.guards import Watch
 from softcheck.speed.inputs import Rotation
 from softcheck.speed.samples import Alarm, Shape
@@ -37,18 +37,8 @@ def measure(
     forget_compiled()
     clock = CudaClock(device)
     watch: Watch | None = None
-    plan = TimingPlan(
-        rows=request.rows,
-        columns=request.columns,
-        fmt=FORMATS[request.dtype],
-        seed=request.seed,
-        seconds=request.seconds,
-        within=request.within,
-        peak_bytes_per_second=clock.peak_bytes_per_second(),
-        operation=operation,
-    )
     names = operands_of(next(iter(functions.values()), None))
-    steps = Engine(plan, device, clock, names).measure(functions, fully_masked)
+    steps = Engine(request.plan, device, clock, operation, names).measure(functions, fully_masked)
     while True:
         try:
             name = next(steps)
