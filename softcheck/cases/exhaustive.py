@@ -52,7 +52,8 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if self.kind == "lattice":
             own = lattice_patterns(self.format)
             digits = [index // len(own) ** place % len(own) for place in reversed(range(self.columns))]
-            return own[np.stack(digits, axis=1)]
+            chosen: Bits = own[np.stack(digits, axis=1)]
+            return chosen
         columns = list(self.patterns(index, lambda numbers: numbers.astype(np.int64)))
         return np.stack(columns, axis=1).astype(self.format.storage)
 

@@ -219,7 +219,8 @@ class Server:
         begun = time.perf_counter()
         launched = launches.counted()
         measurement, fatal = self._run_rows(named, answers, request.first_rows, peers=request.peers)
-        more = _more_rows(case)
+        # The rows that run where no kernel is interpreted: 2^18 elements, and at least two rows.
+        more = min(case.shape[0], max(2, _ELEMENTS_WITHOUT_KERNELS // max(1, case.shape[1])))
         is_cut = request.first_rows is not None and request.first_rows < more and measurement.skipped is None
         if is_cut and launches.counted() == launched and not (fatal or measurement.violations):
             # Only a program of the interpreter takes long.
@@ -334,9 +335,3 @@ class _Answers:
         if asked not in self._found:
             self._found[asked] = reference(decode(bits, fmt), fmt, declared.fully_masked, variant.operation)
         return bits, self._found[asked]
-
-
-def _more_rows(case: Case) -> int:
-    """The rows of a case that run where no kernel is interpreted: 2^18 elements, and at least two rows."""
-    rows, columns = case.shape
-    return min(rows, max(2, _ELEMENTS_WITHOUT_KERNELS // max(1, columns)))

@@ -165,17 +165,14 @@ class Engine:
         self._inputs += [self._rotation.new_input() for _ in range(calls - 1)]
         for contender in short:
             yield contender.name
-            captured = self._clock.capture(partial(self._all_inputs, contender.function))
+            # All outputs are kept, so that each has memory of its own.
+            captured = self._clock.capture(lambda: [contender.function(x) for x in self._inputs])  # noqa: B023 - called here
             if isinstance(captured, Captured):
                 contender.graph = captured
                 contender.calls = calls
             else:
                 self._refuse_if_lost(contender.name, captured)
                 contender.notes.append(f"no CUDA graph could be made of it, so its plain launch was timed: {captured}")
-
-    def _all_inputs(self, function: Function) -> list[torch.Tensor]:
-        """A call on every input; all outputs are kept, so that each has memory of its own."""
-        return [function(x) for x in self._inputs]
 
     def _calls(self, seconds: float, graphs: int) -> int:
         size = self._rotation.input_bytes
