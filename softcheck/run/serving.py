@@ -10,7 +10,7 @@ import torch
 from oracles.formats import FORMATS, Bits, decode
 from oracles.reference import Reference
 from softcheck.calling import activity, launches
-from softcheck.calling.call import is_usable, place, returned_wrongly, synchronize
+from softcheck.calling.call import is_usable, place, returned_wrongly
 from softcheck.calling.memory import give_back, lack_in_words, patiently
 from softcheck.calling.state import Snapshot, is_lost, preserved
 from softcheck.cases.case import PACKED, Case, check_layout
@@ -95,17 +95,7 @@ class Server:
             yield Started(request.variant)
             yield self._trace(request)
         else:
-            variants = {}
-            for name in request.variants:
-                # Recognition calls it, which may end the process, or ruin the device for the next one.
-                yield Started(name)
-                variants[name] = self._variant(name)
-                synchronize(self.device)
-            functions = {name: variant.function for name, variant in variants.items()}
-            masked = {name: variant.declaration.fully_masked for name, variant in variants.items()}
-            operation = variants[request.variants[0]].operation
-            with preserved():
-                yield from timing.measure(functions, request, self.device, operation, masked)
+            yield from timing.measure(request, self._variant, self.device)
         give_back(self.device)
 
     def _settle(self) -> None:
