@@ -101,7 +101,8 @@ def exhaust_command(
 def _one(
     session: Session, name: str, judged: Domain, path: Path | None, notes: list[str], *, resume: bool
 ) -> Exhausted:
-    journal = path or _default_journal(name, judged)
+    safe = re.sub(r"[^\w.-]+", "_", name)
+    journal = path or _FOLDER / f"exhaust-{safe}-{judged.kind}-{judged.dtype}-{judged.columns}.journal"
     if resume and journal.exists():
         begun = read_header(journal, RunHeader)
         if begun.asked.get("variant") == name and begun.fact is not None:
@@ -170,11 +171,6 @@ def _tell(session: Session, declaration: Declaration, judged: Domain, first: Loo
         f"softcheck: {name} {judged.dtype}: {verdict} so far, on {len(first.rows)} adversarial rows{time_left}",
         err=True,
     )
-
-
-def _default_journal(name: str, judged: Domain) -> Path:
-    safe = re.sub(r"[^\w.-]+", "_", name)
-    return _FOLDER / f"exhaust-{safe}-{judged.kind}-{judged.dtype}-{judged.columns}.journal"
 
 
 def _projection(result: Exhausted) -> str:

@@ -33,8 +33,13 @@ Measured = Sequence[tuple[Case, Measurement]]
 
 def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Iterable[tuple[str, str]]) -> list[str]:
     """All notes of a run; ``of_rows`` are those of single variants in single dtypes, each with its subject."""
+    cut = {r.case.id for r in run.results if r.measurement.skipped is None and 0 < r.measurement.rows < r.case.shape[0]}
     return [
-        *_truncation(run),
+        *(
+            [f"{len(cut)} cases were cut to their first rows under the interpreter; a GPU runs them whole"]
+            if cut
+            else []
+        ),
         *_unable(run),
         *run.notes,
         *joined(of_rows),
@@ -175,13 +180,6 @@ def _unable(run: Run) -> list[str]:
         (r.variant, r.case.dtype, r.measurement.skipped) for r in run.results if r.measurement.skipped is not None
     )
     return [f"{name}, {dtype}: {count} cases not run: {why}" for (name, dtype, why), count in counts.items()]
-
-
-def _truncation(run: Run) -> tuple[str, ...]:
-    cut = {r.case.id for r in run.results if r.measurement.skipped is None and 0 < r.measurement.rows < r.case.shape[0]}
-    if not cut:
-        return ()
-    return (f"{len(cut)} cases were cut to their first rows under the interpreter; a GPU runs them whole",)
 
 
 class SizeLimits:
