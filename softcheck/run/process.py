@@ -127,7 +127,10 @@ class Worker:
             # kernel is decorated; the worker sets it, which knows whether there is a GPU.
             given = {"OPENBLAS_NUM_THREADS": "1", **os.environ, **environment}
             given.pop("TRITON_INTERPRET", None)
-            self._process = start(device, theirs, shown.fileno(), given, check_heap=check_heap)
+            # Forked where one has imported torch already, unless its heap is to be checked.
+            forked = None if check_heap else fork_worker(device, given, theirs, shown.fileno())
+            self._process: subprocess.Popen[bytes] | ForkedWorker
+            self._process = forked or _started(device, theirs, shown.fileno(), given, check_heap=check_heap)
         theirs.close()
         self._drain = threading.Thread(target=self._read_stderr, daemon=True)
         self._drain.start()
@@ -289,23 +292,13 @@ def can_check_heap() -> bool:
     return any(library.with_name(_HEAP_CHECKER).exists() for library in libraries)
 
 
-def start(
-    device: DeviceChoice, theirs: Connection, shown: int, environment: dict[str, str], *, check_heap: bool
-) -> "subprocess.Popen[bytes] | ForkedWorker":
-    """Starts the process of a worker, in a process group of its own, that answers over ``theirs``; see ``Worker``.
-
-    ``shown`` is the descriptor of the file in which the worker shows its current phase
-    (``softcheck.calling.activity``). The process is forked where one has imported torch already, unless its heap is to
-    be checked.
-    """
-    forked = None if check_heap else fork_worker(device, environment, theirs, shown)
-    return forked or start_from_nothing(device, theirs, shown, environment, check_heap=check_heap)
-
-
-def start_from_nothing(
+def _started(
     device: DeviceChoice, theirs: Connection, shown: int, environment: dict[str, str], *, check_heap: bool
 ) -> "subprocess.Popen[bytes]":
-    """Starts a worker as a new Python process; see ``start``."""
+    """Starts a worker as a new Python process, in a process group of its own, that answers over ``theirs``; see ``Worker``.
+
+    ``shown`` is the descriptor of the file in which the worker shows its current phase (``softcheck.calling.activity``).
+    """
     if check_heap:
         preloaded = " ".join(filter(None, [_HEAP_CHECKER, environment.get("LD_PRELOAD")]))
         environment = {**environment, "MALLOC_CHECK_": "3", "LD_PRELOAD": preloaded}
