@@ -27,7 +27,7 @@ from softcheck.calling.call import (
     to_tensor,
 )
 from softcheck.cases.case import PACKED, Case
-from softcheck.cases.exhaustive import Domain, ascending_patterns, domain, spread_numbers, telling_rows
+from softcheck.cases.exhaustive import Domain, domain, telling_rows
 from softcheck.contract import Violation
 from softcheck.errors import TooLittleMemoryError, UninterpretableError
 from softcheck.judge import peers as peers_
@@ -197,23 +197,11 @@ def rows_on(domain: Domain, start: int, count: int, device: torch.device) -> tor
     """Rows ``start`` to ``start + count`` of a domain, shape [count, columns], with the bits of ``Domain.bits``."""
     if device.type == "cpu" or domain.kind == "lattice":
         return to_tensor(domain.bits(start, count), domain.format, device)
-    width = domain.format.width
     index = torch.arange(start, start + count, dtype=torch.int64, device=device)
-    rows = torch.empty((count, domain.columns), dtype=INTEGERS[width], device=device)
-    if domain.kind == "differences":
-        magnitude, second = index >> 1, (index & 1).bool()
-        rows[:, 0] = torch.where(second, magnitude, 0)
-        rows[:, 1] = torch.where(second, 0, magnitude - (1 << (width - 1)))
-    elif domain.kind == "ascending":
-        patterns = ascending_patterns(index, domain.columns, lambda numbers: numbers.to(torch.int64))
-        for column, numbers in enumerate(patterns):
-            rows[:, column] = numbers
-    else:
-        if domain.kind == "spread":
-            index = spread_numbers(index, domain.format)
-        for column in range(domain.columns):
-            # Integer conversion keeps the low bits, which are the pattern.
-            rows[:, column] = index >> (width * (domain.columns - 1 - column))
+    rows = torch.empty((count, domain.columns), dtype=INTEGERS[domain.format.width], device=device)
+    for column, numbers in enumerate(domain.patterns(index, lambda numbers: numbers.to(torch.int64))):
+        # Integer conversion keeps the low bits, which are the pattern.
+        rows[:, column] = numbers
     return rows.view(TORCH_DTYPES[domain.dtype])
 
 

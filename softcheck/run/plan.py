@@ -113,7 +113,8 @@ def left_out(case: Case, declaration: Declaration) -> str | None:
     most = declaration.max_elements
     if most is not None and case.layout.extent(*case.shape) > most:
         return f"more than the declared {most} elements"
-    return None if case.operands is None else _untaken(case.operands, declaration)
+    named, words = case.operands, names_in(declaration.call)
+    return named and (_untaken_operand(named, computed, words) or _untaken_parameter(named, declaration, words))
 
 
 def named_by_cases(declaration: Declaration) -> tuple[str, ...]:
@@ -129,13 +130,8 @@ _IN_CALLS = {"behind": MASKS, "bias": frozenset({"bias"})}
 """Names in calls of what a case names, where they are not the same."""
 
 
-def _untaken(operands: Operands, declaration: Declaration) -> str | None:
-    """Returns what a case names that a declaration's operation or call does not take, or None."""
-    words = names_in(declaration.call)
-    return _untaken_operand(operands, declaration.computed, words) or _untaken_parameter(operands, declaration, words)
-
-
 def _untaken_operand(operands: Operands, computed: Operation, words: frozenset[str]) -> str | None:
+    """Returns why an operand that a case names is not taken by an operation, or a call of these words; None if all are."""
     arguments = {} if computed.arguments is None else computed.arguments.words
     judged = {name for names in arguments.values() for name in names}
     always = {operand.name for operand in computed.operands}
