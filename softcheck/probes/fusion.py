@@ -11,10 +11,11 @@ import numpy as np
 from triton.runtime.jit import JITFunction
 
 from oracles.formats import Bits, encode
+from softcheck.calling.call import Returned, to_bits
 from softcheck.contract import Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import ordinary_rows, prefixed
-from softcheck.probes.judged import Judged, judged
+from softcheck.probes.judged import judged
 from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
 from softcheck.probes.same_bits import same_bits
 
@@ -39,7 +40,7 @@ class _Fusion(Probe):
             return Outcome(skipped=_UNAVAILABLE)
         fmt = subject.setting.fmt
         bits = _logits(subject.setting, trial.parameters)
-        found: dict[bool, Judged] = {}
+        found: dict[bool, Returned] = {}
         for fused in (True, False):
             with choosing(fused=fused) as launches:
                 found[fused] = judged(subject, bits)
@@ -47,15 +48,15 @@ class _Fusion(Probe):
                 return Outcome(skipped=_NO_KERNEL)
             if found[fused].fatal:
                 return Outcome(violations=found[fused].violations, fatal=True)
-        first, second = found[True].bits(fmt), found[False].bits(fmt)
-        same = {} if first is None or second is None else {PROPERTY: bool(same_bits(first, second, fmt).all())}
+        outputs = [to_bits(call.output, fmt) for call in found.values() if call.output is not None]
+        same = {PROPERTY: bool(same_bits(outputs[0], outputs[1], fmt).all())} if len(outputs) == len(found) else {}
         return Outcome(violations=_by_compilation(found), properties=same)
 
 
 PROBE = _Fusion()
 
 
-def _by_compilation(found: dict[bool, Judged]) -> tuple[Violation, ...]:
+def _by_compilation(found: dict[bool, Returned]) -> tuple[Violation, ...]:
     """Merges the violations of both compilations by kind, and names the compilations that show each kind."""
     kinds = {fused: {violation.kind for violation in call.violations} for fused, call in found.items()}
     both = kinds[True] & kinds[False]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from oracles.formats import Bits, Format, bits_hex, decode, format_of
-from softcheck.calling.call import Called
+from softcheck.calling.call import Called, to_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import prefixed, stopped
@@ -111,11 +111,10 @@ def judged_beside(
 ) -> Outcome:
     """Judges a changed call, and says by the property that it ``shows`` whether its answer, in some columns, has the bits of the one before."""
     after, fmt = judged(subject, bits), subject.setting.fmt
-    output, fatal = after.bits(fmt), before.fatal or after.fatal
-    violations = prefixed(after.violations, words)
-    if before.output is None or output is None:
+    fatal, violations = before.fatal or after.fatal, prefixed(after.violations, words)
+    if before.output is None or after.output is None:
         return Outcome(violations=violations or before.violations, fatal=fatal)
-    same = same_bits(before.output[:, of_before], output[:, of_after], fmt)
+    same = same_bits(before.output[:, of_before], to_bits(after.output, fmt)[:, of_after], fmt)
     return Outcome(violations=violations, properties={shows: bool(same.all())}, fatal=fatal)
 
 

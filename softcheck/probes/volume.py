@@ -23,7 +23,7 @@ from softcheck.cases.bit_rows import format_rows
 from softcheck.cases.random_rows import FILLERS, ORDINARY, mixed
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import TooManyRowsError
-from softcheck.judge.by_contract import by_contract, judge_in_place
+from softcheck.judge.by_contract import judge_in_place
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import call_placed, free_bytes
@@ -193,16 +193,9 @@ class _Sample:
         return call_placed(self._subject, Placed(x, x.view(-1), self._fmt))
 
     def _judged(self, x: torch.Tensor, returned: Returned) -> Measurement:
-        subject, output = self._subject, returned.output
-        assert output is not None
-        return by_contract(
-            subject.variant,
-            self._fmt,
-            (x.shape[0], x.shape[1]),
-            subject.device,
-            lambda arithmetic: judge_in_place(subject.variant, x, output, self._fmt, arithmetic),
-            of_cpu_library=returned.of_cpu_library,
-        )
+        assert returned.output is not None
+        variant, of_library = self._subject.variant, returned.of_cpu_library
+        return judge_in_place(variant, x, returned.output, self._fmt, of_cpu_library=of_library)
 
     def _keep(self, found: tuple[Violation, ...], batch: Batch, x: torch.Tensor, output: torch.Tensor | None) -> None:
         for violation in found:
