@@ -29,11 +29,11 @@ from softcheck.calling.call import (
 from softcheck.calling.operands import with_operands
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.strides import once
-from softcheck.probes.base import Setting, Subject
+from softcheck.probes.base import Setting, Subject, TrialTable
 from softcheck.probes.helpers import call_placed, only, ordinary_rows, shapes, stopped
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import bytes_of, handing_out, nan_filled
-from softcheck.probes.same_bits import Repeated, SameBits, unlike
+from softcheck.probes.same_bits import Repeated, unlike
 
 MARGIN = 1 << 16
 """Least bytes on either side: several tiles of any kernel, and a multiple of every alignment that kernels ask for."""
@@ -280,7 +280,7 @@ def _in_bands(subject: Subject, asked: tuple[str, int, int]) -> Iterator[Outcome
     yield Outcome(violations=violations)
 
 
-PROBE = SameBits(_shapes, _in_bands)
+PROBE = TrialTable(_shapes, _in_bands)
 
 
 def _ways(where: str, largest: float) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
