@@ -31,7 +31,7 @@ from softcheck.cases.exhaustive import Domain, domain, telling_rows
 from softcheck.contract import Violation
 from softcheck.errors import TooLittleMemoryError, UninterpretableError
 from softcheck.judge import peers as peers_
-from softcheck.judge.by_contract import breaks_bounds, by_contract, judge_call, judge_in_place
+from softcheck.judge.by_contract import breaks_bounds, judge_call, judge_in_place
 from softcheck.judge.contracts import candidates, contract_of
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement, unmeasured
@@ -66,16 +66,9 @@ class Measuring:
             returned = call_on_device(variant.function, Placed(rows, rows.view(-1), fmt), variant.operation)
         if returned.output is None:
             return unmeasured(rows.shape, returned.violations), returned.fatal
-        output = returned.output
+        of_library = returned.of_cpu_library
         with _memory_needed(f"the device has no memory left to judge {list(rows.shape)} outputs"):
-            measurement = by_contract(
-                variant,
-                fmt,
-                (rows.shape[0], rows.shape[1]),
-                self._device,
-                lambda contract: judge_in_place(variant, rows, output, fmt, contract),
-                of_cpu_library=returned.of_cpu_library,
-            )
+            measurement = judge_in_place(variant, rows, returned.output, fmt, of_cpu_library=of_library)
         return _with(measurement, returned.violations), returned.fatal
 
     def of_case(
@@ -111,9 +104,10 @@ class Measuring:
             layout=case.layout,
             device=self._device,
             output=called.output,
-            judge=judged,
+            wrong=lambda output: judged(output).violations,
         )
-        measurement = diagnose(attempt, measurement)
+        violations = diagnose(attempt, measurement.violations)
+        measurement = msgspec.structs.replace(measurement, violations=violations)
         if variant.declaration.arithmetic is None and breaks_bounds(measurement):
             fits = self._fitting(variant, bits, called, exact, fmt)
             measurement = msgspec.structs.replace(measurement, fits=fits)

@@ -86,16 +86,6 @@ class Plan:
             left, vector[place] = divmod(left, int(self._sizes[place]))
         return self._groups[number]
 
-    @property
-    def meetings(self) -> int:
-        """Meetings of values of all axes."""
-        return len(self._is_new)
-
-    @property
-    def met(self) -> int:
-        """Meetings in the ways drawn so far."""
-        return int((~self._is_new).sum())
-
     def ways(self, most: int) -> list[Way]:
         """Returns at most so many ways, those with most new meetings first. The plain way is the first."""
         found = [Way()]
