@@ -14,25 +14,24 @@ import numpy as np
 from oracles.formats import Bits
 from softcheck.contract import FindingKind
 from softcheck.facts import Measure, Sweep
-from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.base import Probe, Setting, Subject, Trial, TrialTable
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.probes.predicate import Shape, where_of
 from softcheck.probes.space.contents import unlike_rows
 from softcheck.probes.walk import Stop, Walk, merged
 
 Done = Sequence[tuple[Trial, Outcome]]
-Plan = Iterator[tuple[str, list[Stop]]]
+Trials = Iterator[tuple[str, list[Stop]]]
 """The shapes of each trial by label: those that are tried whatever they cost, and then those for which there is a budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepProbe(Probe):
+class SweepProbe(TrialTable):
     """Judges a variant at many shapes, and says for which of them it is wrong."""
 
     of: Measure
     named: str
     """The word for several sizes."""
-    plan: Callable[[Setting], Plan]
     rows: Callable[[Setting, Shape], Iterable[Bits]]
     """Makes the inputs of one shape."""
     budget: int
@@ -42,10 +41,6 @@ class SweepProbe(Probe):
     """Returns the shapes in which a wrong one, and the next right one, are tried again: a line through it."""
     left_to_others: Shape | None = None
     """A shape that another probe tries too: what is wrong there is no finding of this one."""
-
-    def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Returns the trials of the plan."""
-        return [Trial(*each) for each in self.plan(setting)]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Judges calls at each shape."""
@@ -83,7 +78,7 @@ def _needed(shapes: Iterable[Shape]) -> list[Stop]:
     return [Stop(shape, "needed") for shape in shapes]
 
 
-def _widths(setting: Setting) -> Plan:
+def _widths(setting: Setting) -> Trials:
     """Trials of a hundred narrow widths, or of the widths around one power of two: a width may end its process."""
     asked: Iterable[int] = (*range(1, _DENSE_TO + 1), *_POWERS, *_WIDEST)
     if not setting.on_gpu:
@@ -127,7 +122,7 @@ _LARGE_GRIDS = (65535, 65536, 65537, 2**20 + 1)
 _FIVE, _COLUMNS_OF_GRIDS = 5, 300
 
 
-def _grids(setting: Setting) -> Plan:
+def _grids(setting: Setting) -> Trials:
     columns = _FIVE if setting.on_gpu else _COLUMNS_OF_GRIDS
     few = [Shape(rows, columns) for rows in _GRIDS if rows or setting.declaration.empty]
     if not setting.takes(columns):
@@ -156,7 +151,7 @@ _TALL = Shape(_MOST_ELEMENTS + 1025, 3)
 """More rows than float32 has consecutive whole numbers."""
 
 
-def _row_counts(setting: Setting) -> Plan:
+def _row_counts(setting: Setting) -> Trials:
     """Few rows, tiles of rows and their neighbours, and 2^24 elements in short rows."""
     is_long, quick = setting.dtype == "float64", setting.quick
     if setting.takes(_USUAL):

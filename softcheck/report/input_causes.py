@@ -140,8 +140,10 @@ def _is_low(finding: Finding, case: Case) -> bool:
 def _are_equal(findings: Sequence[Finding], evidence: Evidence) -> bool:
     """True if the outputs of all cases are those of a row of equal logits, and some row has two or more."""
     shown = [(evidence.cases[f.case].shape[1], f.facts.output) for f in findings if f.case in evidence.cases]
-    due = {"softmax": lambda columns: 1.0 / columns, "log_softmax": lambda columns: -math.log(columns)}
-    equal = due.get(evidence.operation, lambda _: math.nan)
+
+    def equal(columns: int) -> float:
+        return {"softmax": 1.0 / columns, "log_softmax": -math.log(columns)}.get(evidence.operation, math.nan)
+
     return any(columns > 1 for columns, _ in shown) and all(
         output is not None and math.isclose(output, equal(columns), rel_tol=_NEAR) for columns, output in shown
     )

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -12,15 +12,13 @@ import numpy as np
 import torch
 
 from oracles.formats import FORMATS, Bits, decode, encode
-from softcheck.calling import activity
 from softcheck.calling.call import TORCH_DTYPES, to_tensor
 from softcheck.calling.operands import Around, Change, with_operands
-from softcheck.calling.state import preserved
 from softcheck.operations.heads import split
 from softcheck.operations.registry import operation
 from softcheck.operations.targets import in_rows
 from softcheck.probes.base import Subject
-from softcheck.probes.histories.player import failing
+from softcheck.probes.histories.player import failing, in_vain
 from softcheck.probes.operand_moves import OF_ALL_HEADS, laid_out, rows_of_shared, with_shared_masks
 from softcheck.probes.options import TEMPERATURE, VALUES, called_as, temperature_call, with_options
 from softcheck.probes.poison import handing_out
@@ -267,13 +265,6 @@ class WayCalls:
         # Some of the first keys, which many queries of a causal mask see.
         values[:, 1::2] = -np.inf
         return None if flagged is None else (flagged, encode(values, fmt))
-
-
-def in_vain(function: Callable[..., Any], *given: Any) -> Any:
-    """Makes a call of which nothing is promised, and returns its answer; None where it raises."""
-    with preserved(), suppress(Exception), activity.calling():
-        return function(*given)
-    return None
 
 
 def of_other_heads(subject: Subject, parameters: Mapping[str, float]) -> Subject:
