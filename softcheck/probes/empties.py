@@ -9,10 +9,13 @@ from collections.abc import Iterator
 
 import torch
 
+from softcheck.calling import activity
 from softcheck.calling.call import TORCH_DTYPES, Placed
+from softcheck.calling.state import preserved
 from softcheck.probes.base import Setting, Subject, TrialTable
 from softcheck.probes.helpers import call_placed, prefixed
 from softcheck.probes.outcome import Outcome
+from softcheck.probes.space.backwards import raised_in_backward
 
 _ROWS, _COLUMNS = 6, 8
 """Shape of the larger matrix that slices are taken from. It holds NaN, before and after the call."""
@@ -43,9 +46,23 @@ def _empty(setting: Setting) -> Iterator[tuple[str, str]]:
 
 
 def _called(subject: Subject, label: str) -> Iterator[Outcome]:
-    """Checks exceptions, shape, dtype, and the memory around the matrix."""
+    """Checks exceptions, shape, dtype, and the memory around the matrix; then the gradient, where the answer carries one."""
     called = call_placed(subject, _placed(subject, label))
-    yield Outcome(violations=prefixed(called.violations, label), fatal=called.fatal)
+    if called.violations or called.fatal:
+        yield Outcome(violations=prefixed(called.violations, label), fatal=called.fatal)
+    placed = _placed(subject, label)
+    if subject.setting.has_heads or subject.setting.operation.gradient is None:
+        return
+    x = placed.view.requires_grad_()
+    output = call_placed(subject, placed).output
+    if output is None or not output.requires_grad:
+        return
+    try:
+        with preserved(), activity.calling():
+            torch.autograd.grad(output, x, torch.zeros_like(output), allow_unused=True)
+    except Exception as error:  # noqa: BLE001 - a backward that raises is a finding
+        raised = raised_in_backward(subject, error)
+        yield Outcome(violations=prefixed(raised.faults, label), fatal=raised.fatal)
 
 
 def _placed(subject: Subject, label: str) -> Placed:

@@ -58,7 +58,10 @@ def judged(
     if not len(rows):
         return None
     errors = _errors(subject, bits[rows], decode(found[rows], fmt), grads[rows], arithmetic)
-    broken = ~(errors.errors <= errors.limits)
+    due, numbers = errors.exact, decode(found[rows], fmt)
+    overflows = np.isinf(numbers) & (np.sign(numbers) == np.sign(due))
+    overflows &= np.abs(due) + errors.limits / errors.per_ulp > fmt.max
+    broken = ~((errors.errors <= errors.limits) | overflows)
     if not broken.any():
         return None
     share = np.where(broken, errors.errors / errors.limits, 0.0)

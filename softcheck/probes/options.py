@@ -5,7 +5,7 @@ promises these options. So a wrong answer for one alone is a finding only where 
 under this name, or the answer for another value, or a small matrix, is right.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -61,13 +61,17 @@ def operand_calls(function: object) -> dict[str, str]:
     return {name: each[0] for name, each in calls.items() if len(each) == 1}
 
 
+def giving(function: object, call: str, options: Iterable[str]) -> str:
+    """Returns a call that also gives options that a function's own calls leave open: each stands in it by the operation's own name."""
+    assert isinstance(function, Adapted)
+    return f"{call[:-1]}{''.join(f', {function.open_options[name]}={name}' for name in options)})"
+
+
 def temperature_call(function: object) -> str:
     """Returns the call with a temperature of a function that takes a scale too; an empty text for any other."""
-    is_asked = isinstance(function, Adapted) and {"scale", TEMPERATURE} <= function.open_options.keys()
-    if not is_asked:
+    if not isinstance(function, Adapted) or not {"scale", TEMPERATURE} <= function.open_options.keys():
         return ""
-    assert isinstance(function, Adapted)
-    return f"{(function.call or PLAIN)[:-1]}, {function.open_options[TEMPERATURE]}=temperature)"
+    return giving(function, function.call or PLAIN, [TEMPERATURE])
 
 
 def called_as(subject: Subject, call: str) -> Subject | None:

@@ -357,8 +357,11 @@ class Form:
                     if place != part and isinstance(one, torch.Tensor) and one.is_floating_point()
                 }
             return parts[part]
-        if "out" in self.names and (value is None or not isinstance(value, torch.Tensor)):
+        if "out" in self.names and not isinstance(value, torch.Tensor):
             return given["out"]
+        if "out" in self.names and self._is_tried and bool(given["out"].isnan().all()):
+            # What is returned was made without this memory, which the function may have taken for an operand.
+            return None
         return given["copy"] if value is None and "copy" in self.names else value
 
 

@@ -1,6 +1,6 @@
 """Calls of a variant in the circumstances of ways, each answer and each gradient judged."""
 
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -30,8 +30,8 @@ from softcheck.probes.space.backwards import (
     Backwards,
     Made,
     differentiable,
+    keeping,
     names_asked,
-    saved_packed,
     watch,
     with_leaves,
 )
@@ -116,9 +116,8 @@ class Attempts:
                 leaves = {**of_operands, **leaves}
                 watch(inputs, own)
             function = given(function, replace(inputs, answers=whole))
-        function = self._calls.space.called(function, way)
-        packed = saved_packed() if asked == og.PACKED else nullcontext()
-        with packed, self.conditions.watching(way):
+        function = keeping(self._calls.space.called(function, way), asked)
+        with self.conditions.watching(way):
             returned = call_placed(subject.calling(function), Placed(x, storage, setting.fmt))
         if returned.output is None or returned.fatal:
             is_left_out = way.get(ax.CONFIGURATION) and returned.violations[0].message.startswith(_LEFT_OUT)
@@ -159,7 +158,7 @@ class Attempts:
         space, asked = self._calls.space, way.get(ax.ASKED)
         options = {axis.name for axis in space.axes if not axis.is_promised}
         is_due = space.has_own_backward or subject.setting.declaration.backward or asked == og.HIDDEN_LAYER
-        is_due |= asked in {og.ALONE.format(name) for name in OPERANDS}
+        is_due |= asked in og.alone(OPERANDS)
         if not is_due or any(name in options for name, _ in way.values):
             return Attempted()
         message = (

@@ -46,6 +46,8 @@ OVER = " over "
 _LAST_TWO = "-2;-1"
 CALL = "call"
 """The axis of calls with a mask, or another operand, that the function's own call leaves out."""
+_BESIDE_A_CALL = ("scale", TEMPERATURE, "softcap")
+"""Options that such a call may give too."""
 MASK_AND_CAUSAL = "a mask and a causal flag"
 """A call before: what it leaves behind, such as a mask that is kept and written into, another call may meet."""
 
@@ -388,7 +390,8 @@ class WaySpace:
         )
         has_none = is_shared or any(word in mode for word in _SILENT_MODES) or OUT in given
         of_heads = self._has_heads and not given.keys().isdisjoint({MODE, SETTINGS, BEFORE, LAYOUT, OFFSET})
-        of_plain = {CONTENTS, OTHERS, GRADIENT, MODE, SETTINGS, DIMS} if asked in og.OF_PLAIN_ROWS else set()
+        of_plain = {CONTENTS, OTHERS, GRADIENT, MODE, SETTINGS} if asked in og.OF_PLAIN_ROWS else set()
+        of_plain |= {DIMS} if asked in og.OF_PLAIN_ROWS - og.OF_ANY_DIMENSION else set()
         return bool(
             (is_sized and self._is_large(way))
             or (gradient and (has_none or of_heads or mode == REQUIRES_GRAD))
@@ -400,8 +403,7 @@ class WaySpace:
             or (not {OTHERS, SHARED_MASK}.isdisjoint(given) and self.rows_of(way) == 1)
             # One row has no other rows.
             or (dims == 1 and not {ROWS, OTHERS, LAYOUT, VMAP}.isdisjoint(given))
-            # What is moved for a call lies packed before it.
-            or (self.is_moved(way) and not {LAYOUT, OFFSET, OUT, GRADIENT, ASKED, DTYPE}.isdisjoint(given))
+            or (self.is_moved(way) and not {OFFSET, OUT, DTYPE}.isdisjoint(given))
             or (DTYPE in given and not {OUT, GRADIENT, ASKED}.isdisjoint(given))
             or (VMAP in given and not {LAYOUT, OFFSET, OUT, GRADIENT, ASKED, SETTINGS}.isdisjoint(given))
             or (SHARED_MASK in given and not self._has_shared(given))
@@ -417,9 +419,12 @@ class WaySpace:
             or ("default_dtype" in settings and any(name in VALUES for name in given))
             # Nor whether a mean with class weights divides the squares by the weights or by the number of rows.
             or ({"weight", "z_loss"} <= given.keys() and given.get("reduction", known.get("reduction")) == "mean")
-            or (CALL in given and (OUT in given or any(map(_is_optional, given))))
+            or (
+                CALL in given
+                and (OUT in given or any(_is_optional(each) and each not in _BESIDE_A_CALL for each in given))
+            )
             or (TEMPERATURE in given and "scale" in given)
-            or (OUT in given and OVER in given.get(DIMS, ""))
+            or (given.get(OUT, PACKED_OUT) != PACKED_OUT and OVER in given.get(DIMS, ""))
             or (given.get(OUT) == EXCHANGED and dims == 2)
             or (OPERAND + TOGETHER in given and any(OPERAND in each and TOGETHER not in each for each in given))
             # Each shape and layout is compiled for anew, which takes seconds.
@@ -533,7 +538,11 @@ class WaySpace:
     @cached_property
     def _dims(self) -> tuple[str, ...]:
         counts = [str(count) for count in range(2, self.most_dimensions + 1)]
-        over = [] if self.dim_parameter is None else ["2 over 0", "3 over 0", "3 over 1", "3 over -2", "4 over 1"]
+        over = (
+            []
+            if self.dim_parameter is None
+            else ["2 over 0", "3 over 0", "3 over 1", "3 over -2", "4 over 1", "4 over 2"]
+        )
         setting = self.subject.setting
         over += ["1 over 0"] if over and setting.has_rows_alone and setting.operation.answers_elements else []
         over += [f"2{OVER}{_LAST_TWO}"] if over and setting.has_rows_alone and setting.operation.answers_rows else []
@@ -589,7 +598,7 @@ class WaySpace:
             names = [*("q", "k", "v"), *(["bias"] if known["biased"] else [])]
             names += ["sinks"] if math.isfinite(float(known["sink"])) else []
             shared = [og.SHARED_BIAS] if known["biased"] else []
-            return (*og.ALWAYS_OF_HEADS, *map(og.ALONE.format, names), *shared, *og.ONE_TENSOR, *beside)
+            return (*og.ALWAYS_OF_HEADS, *og.alone(names), *shared, *og.ONE_TENSOR, *beside)
         beside += [og.AGAIN] if judged_by(operation).second is not None else []
         beside += [og.FORWARD_MODE] if self.source.mentions("jvp") else []
         return (*og.ALWAYS, *beside, *([og.BY_BIAS] if "bias" in given else []))

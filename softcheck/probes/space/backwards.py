@@ -4,7 +4,6 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -13,6 +12,7 @@ import msgspec
 import numpy as np
 import torch
 from torch.autograd import forward_ad
+from torch.utils.checkpoint import checkpoint
 
 from oracles.formats import Bits, Values, decode
 from oracles.reference import RowClass, classify
@@ -245,23 +245,27 @@ class Backwards:
 
         A backward written by hand often leaves a graph for g alone. That is a finding where gradients are promised, and a note elsewhere.
         """
-        subject, leaf, rows = made.subject, made.leaves["x"], made.prepared.laid.rows
+        subject, prepared, leaf = made.subject, made.prepared, made.leaves["x"]
+        rows, operation = prepared.laid.rows, subject.setting.operation
         weights = to_tensor(self._ordinary(made, "weights"), subject.setting.fmt, subject.device)
         grad = self._output_gradient(made).requires_grad_()
         (first,) = torch.autograd.grad(made.output, leaf, grad, create_graph=True)
         if not first.requires_grad:
             return None
+        along = prepared.like(weights, first)
         found: Sequence[torch.Tensor | None] = torch.autograd.grad(
-            first, leaf, weights.view_as(first), allow_unused=True, retain_graph=True
+            first, leaf, along, allow_unused=True, retain_graph=True
         )
         second = found[0]
         if second is None:
             # once_differentiable leaves a node that raises, which a gradient by the input alone does not reach.
-            torch.autograd.backward(first, weights.view_as(first))
+            torch.autograd.backward(first, along)
             return not_asked(subject, FindingKind.WRONG_GRADIENT, _MISSING)
-        second = second.reshape(rows.shape)
+        as_rows = prepared.as_rows(grad, operation.output_shape(*rows.shape)), prepared.as_rows(second, rows.shape)
+        assert as_rows[0] is not None
+        assert as_rows[1] is not None
         arithmetic = _arithmetic(subject, made.returned)
-        return Attempted.by(judged_gradients.judged_again(subject, rows, grad, weights, second, arithmetic))
+        return Attempted.by(judged_gradients.judged_again(subject, rows, as_rows[0], weights, as_rows[1], arithmetic))
 
     def _in_forward_mode(self, made: Made) -> Attempted | None:
         """Compares the derivative along a tangent with torch's in float64. What has no tangent is no finding."""
@@ -270,12 +274,14 @@ class Backwards:
         with forward_ad.dual_level(), warnings.catch_warnings():
             # torch loads its own rules by torch.jit.script, of which it warns.
             warnings.simplefilter("ignore", DeprecationWarning)
-            tangent = to_tensor(along, subject.setting.fmt, subject.device).view(x.shape)
+            tangent = prepared.like(to_tensor(along, subject.setting.fmt, subject.device), x)
             output = prepared.function(forward_ad.make_dual(x, tangent))  # type: ignore[no-untyped-call]
             found = forward_ad.unpack_dual(output).tangent  # type: ignore[no-untyped-call]
+        rows = prepared.laid.rows
+        found = None if found is None else prepared.as_rows(found, subject.setting.operation.output_shape(*rows.shape))
         if found is None:
             return None
-        return Attempted.by(judged_gradients.judged_forward_mode(subject, prepared.laid.rows, along, found))
+        return Attempted.by(judged_gradients.judged_forward_mode(subject, rows, along, found))
 
     def _of_all_answers(self, made: Made) -> Attempted | None:
         """Compares the gradient for all answers with the sum of those for each: a derivative is linear in output gradients."""
@@ -301,7 +307,27 @@ class Backwards:
             return None
         scale = float(made.subject.variant.operation.parameters.get("scale", 1.0))
         words = "the gradient by the bias, times the scale,"
-        return _adds_up([by_x.double().flatten()], scale * by_bias.double().flatten(), words)
+        wrong = _adds_up([by_x.double().flatten()], scale * by_bias.double().flatten(), words)
+        return wrong or self._by_bias_alone(made, by_bias)
+
+    def _by_bias_alone(self, made: Made, due: torch.Tensor) -> Attempted | None:
+        """Compares the gradient by the bias, where the input requires none, with that where it does."""
+        subject, prepared = made.subject, made.prepared
+        taking, x = subject.variant.function, prepared.view(prepared.storage())
+        assert isinstance(taking, Adapted)
+        inputs, leaves = with_leaves(taking.inputs(x), ("bias",))
+        output = call_on_device(
+            taking.given(inputs), Placed(x, x.view(-1), subject.setting.fmt), subject.variant.operation
+        ).output
+        if output is None:
+            return None
+        if not output.requires_grad:
+            return lost(subject, "the bias, where the input requires none,", is_in_graph=True)
+        drawn = self._drawn(output)
+        found: Sequence[torch.Tensor | None] = torch.autograd.grad(output, [*leaves.values()], drawn, allow_unused=True)
+        if found[0] is None:
+            return lost(subject, "the bias, where the input requires none,", is_in_graph=True)
+        return _adds_up([due.double().flatten()], found[0].double().flatten(), "the gradient by the bias alone")
 
     def _of_one_tensor(self, made: Made) -> Attempted | None:
         """Compares the gradient by a tensor that is several operands with the sum of those by copies of it."""
@@ -372,11 +398,20 @@ def _adds_up(parts: Sequence[torch.Tensor], whole: torch.Tensor, words: str) -> 
     return Attempted.by(Violation(FindingKind.WRONG_GRADIENT, message))
 
 
-def saved_packed() -> AbstractContextManager[object]:
-    """Copies each tensor that an operation saves for its backward to packed memory of its own, as offloading does."""
-    return torch.autograd.graph.saved_tensors_hooks(
-        lambda saved: saved.detach().clone(memory_format=torch.contiguous_format), lambda kept: kept
-    )
+def keeping(function: Callable[[torch.Tensor], Any], asked: str) -> Callable[[torch.Tensor], Any]:
+    """Returns the function with what its backward needs made again then, as checkpoints do, or packed, as offloading does."""
+    if asked == og.RECOMPUTED:
+        return partial(checkpoint, function, use_reentrant=False)
+    if asked != og.PACKED:
+        return function
+
+    def packed(x: torch.Tensor) -> Any:
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda saved: saved.detach().clone(memory_format=torch.contiguous_format), lambda kept: kept
+        ):
+            return function(x)
+
+    return packed
 
 
 def with_leaves(
@@ -405,8 +440,7 @@ def names_asked(subject: Subject, asked: str) -> tuple[str, ...]:
     constants = {"bias": bool(known["biased"]), "sinks": math.isfinite(float(known["sink"]))}
     if asked == og.SHARED_BIAS:
         return ("bias",)
-    alone = [name for name in (*OPERANDS, *constants) if asked == og.ALONE.format(name)]
-    return (*alone,) or OPERANDS
+    return og.alone([*OPERANDS, *constants]).get(asked, OPERANDS)
 
 
 def differentiable(subject: Subject, bits: Bits) -> Bits | None:

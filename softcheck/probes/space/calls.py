@@ -20,7 +20,7 @@ from softcheck.operations.targets import in_rows
 from softcheck.probes.base import Subject
 from softcheck.probes.histories.player import failing, in_vain
 from softcheck.probes.operand_moves import OF_ALL_HEADS, laid_out, rows_of_shared, with_shared_masks
-from softcheck.probes.options import TEMPERATURE, VALUES, called_as, temperature_call, with_options
+from softcheck.probes.options import TEMPERATURE, VALUES, called_as, giving, temperature_call, with_options
 from softcheck.probes.poison import handing_out
 from softcheck.probes.space import axes as ax
 from softcheck.probes.space import contents, own, strides
@@ -165,7 +165,10 @@ class WayCalls:
             leading, place = space.leading_of(way)
             if space.is_moved(way):
                 of_two = own.over_last_two(taken, space.dim_parameter)
-                return of_two if place == -1 else own.moved(taken, {space.dim_parameter: asked}, leading, place)
+                if place == -1:
+                    return of_two
+                is_packed = way.get(ax.LAYOUT, strides.PACKED) == strides.PACKED
+                return own.moved(taken, {space.dim_parameter: asked}, leading, place, is_packed=is_packed)
             values[space.dim_parameter] = asked
         return own.with_values(taken, values) if values else taken
 
@@ -235,7 +238,11 @@ class WayCalls:
     def _with_options(self, given: Mapping[str, str]) -> Subject | None:
         subject = self.space.subject
         if ax.CALL in given:
-            return called_as(subject, named(self.space.calls.values())[given[ax.CALL]])
+            call = named(self.space.calls.values())[given[ax.CALL]]
+            others = {name: text for name, text in given.items() if name != ax.CALL}
+            if not others:
+                return called_as(subject, call)
+            return with_options(subject, self.space.declared(others), giving(subject.variant.function, call, others))
         function = subject.variant.function
         taken = function.open_options if isinstance(function, Adapted) else {}
         sizes = {name: float(text) for name, text in given.items() if name in ax.HEADS and name not in taken}

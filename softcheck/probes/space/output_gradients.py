@@ -1,6 +1,7 @@
 """Output gradients by name, and ways to ask for a gradient: the values of the axes ``gradient`` and ``asked``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 
 import torch
 
@@ -68,9 +69,9 @@ LAYOUTS: Mapping[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
 OF_ROWS = (VARYING, *(name for name in LAYOUTS if name not in {"ones expanded", "apart"}), *VALUES)
 OF_HEADS = (VARYING, "ones expanded", "apart")
 
-ONCE, TWICE, IN_TURN, HIDDEN_LAYER, THREAD, PACKED = (
+ONCE, TWICE, IN_TURN, HIDDEN_LAYER, THREAD, PACKED, RECOMPUTED = (
     *("once", "twice", "in turn", "of a hidden layer"),
-    *("in another thread", "with saved tensors packed"),
+    *("in another thread", "with saved tensors packed", "with the forward made again"),
 )
 INPUT_OVERWRITTEN, ANSWER_OVERWRITTEN = "with the input overwritten", "with the answer overwritten"
 AGAIN, FORWARD_MODE, ALL_ANSWERS, BY_BIAS = "of the gradient", "in forward mode", "of all answers", "by the bias"
@@ -78,13 +79,22 @@ SHARED_BIAS = "by a bias that batches share"
 ONE_TENSOR = {"of one tensor for q; k and v": ("q", "k", "v"), "of one tensor for k and v": ("k", "v")}
 """Operands that are one tensor: nothing projects queries, keys and values, or a latent stands for keys and values."""
 
-ALWAYS = (ONCE, TWICE, IN_TURN, HIDDEN_LAYER, THREAD, PACKED, INPUT_OVERWRITTEN, ANSWER_OVERWRITTEN)
-ALWAYS_OF_HEADS = (ONCE, TWICE, IN_TURN, THREAD, PACKED)
-MAY_REFUSE = frozenset({PACKED, INPUT_OVERWRITTEN, ANSWER_OVERWRITTEN, SHARED_BIAS})
+ALWAYS = (ONCE, TWICE, IN_TURN, HIDDEN_LAYER, THREAD, PACKED, RECOMPUTED, INPUT_OVERWRITTEN, ANSWER_OVERWRITTEN)
+ALWAYS_OF_HEADS = (ONCE, TWICE, IN_TURN, THREAD, PACKED, RECOMPUTED)
+MAY_REFUSE = frozenset({PACKED, RECOMPUTED, INPUT_OVERWRITTEN, ANSWER_OVERWRITTEN, SHARED_BIAS})
 """Ways in which a backward may raise: a graph that watches for changes of its tensors refuses those that were overwritten."""
 UNPROMISED = frozenset({SHARED_BIAS, *ONE_TENSOR})
 """Ways that nobody promises to take."""
 OF_PLAIN_ROWS = frozenset({AGAIN, FORWARD_MODE, ALL_ANSWERS, BY_BIAS, *ONE_TENSOR})
 """Ways that are judged on ordinary rows, for varying output gradients."""
-ALONE = "by {} alone"
-"""An operand's gradient alone, as where the other ones are frozen."""
+OF_ANY_DIMENSION = frozenset({AGAIN, FORWARD_MODE})
+"""Those of them that are asked of tensors of any number of dimensions."""
+
+
+def alone(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Returns ways to ask for one operand's gradient, or for those of two of the first three, each with these operands.
+
+    The others are frozen then.
+    """
+    chosen = (*combinations(names, 1), *combinations(names[:3], 2))
+    return {f"by {' and '.join(each)} alone": each for each in chosen}

@@ -50,13 +50,19 @@ def with_values(function: Function, values: Mapping[str, object]) -> Function:
     return called
 
 
-def moved(function: Function, values: Mapping[str, object], leading: Sequence[int], place: int) -> Function:
-    """Returns a function of tensors whose row is a dimension ``place`` beside ``leading`` ones as one of matrices."""
+def moved(
+    function: Function, values: Mapping[str, object], leading: Sequence[int], place: int, *, is_packed: bool
+) -> Function:
+    """Returns a function of tensors whose row is a dimension ``place`` beside ``leading`` ones as one of matrices.
+
+    They are packed in the order of their dimensions, or lie as the matrices do.
+    """
     asked = with_values(function, values)
 
     def given(x: Any) -> Any:
         is_matrix = isinstance(x, torch.Tensor) and x.dim() == _MATRIX
-        return x.reshape(*leading, x.shape[1]).movedim(-1, place).contiguous() if is_matrix else x
+        laid = x.reshape(*leading, x.shape[1]).movedim(-1, place) if is_matrix else x
+        return laid.contiguous() if is_matrix and is_packed else laid
 
     def called(*tensors: Any, **named: Any) -> Any:
         answer = asked(*map(given, tensors), **{name: given(each) for name, each in named.items()})
