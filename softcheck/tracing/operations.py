@@ -255,7 +255,7 @@ def _in_a_tree(function: Any, handles: Sequence[Any], axis: int) -> list[Followe
     phases: dict[str, Phase] = {"maximum": "block_maximum", "sum": "block_sum"}
     shadows = [shadow_of(row) if is_float(row) else None for row in rows]
     return [
-        shadow and Followed(phases.get(shadow.kind, "other"), "reduce", shadow, numbers(row))
+        Followed(phases.get(shadow.kind, "other"), "reduce", shadow, numbers(row)) if shadow else None
         for shadow, row in zip(shadows, rows, strict=True)
     ]
 
