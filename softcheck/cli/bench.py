@@ -1,7 +1,6 @@
 """``softcheck bench``: how fast variants are beside torch.softmax and a device copy, on a GPU."""
 
 import sys
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import click
@@ -11,6 +10,7 @@ from softcheck.cli.command import Word, command
 from softcheck.cli.config import LONGEST, NumberRange
 from softcheck.cli.options import (
     INTERRUPTED,
+    NOTHING_RAN,
     BuiltinNames,
     Cluster,
     Dtypes,
@@ -26,7 +26,7 @@ from softcheck.report.formats import SPEED_FORMATS
 from softcheck.report.model import TORCH, SpeedReport
 from softcheck.report.reproduce import environment
 from softcheck.report.speed import means, shape_speed
-from softcheck.run.bench import BenchOptions, BenchRun, bench
+from softcheck.run.bench import BenchOptions, bench
 from softcheck.speed.samples import DEFAULT, SWEEPS, Shape, parse
 from softcheck.variants.registry import resolve
 
@@ -67,32 +67,22 @@ def bench_command(
     cluster.device("cuda")
     with opened(cluster, options.variants) as devices, progress.shown() as events:
         run = bench(options, events, devices)
-    report = speed_report(run, against, command_line())
-    output.write(report)
-    for error in report.errors:
-        click.echo(f"softcheck: {error}", err=True)
-    sys.exit(INTERRUPTED if run.interrupted else _exit_code(report))
-
-
-def speed_report(run: BenchRun, reference: str, command: Sequence[str]) -> SpeedReport:
-    """Returns the report of a benchmark; ``command`` is the command that the user typed."""
-    shapes = tuple(shape_speed(samples, run.declarations, reference) for samples in run.shapes)
-    return SpeedReport(
-        environment=environment(run.ready, run.options.seed, command),
-        reference=reference,
-        shapes=shapes,
-        means=means(shapes),
+    timed = tuple(shape_speed(samples, run.declarations, against) for samples in run.shapes)
+    report = SpeedReport(
+        environment=environment(run.ready, seed, command_line()),
+        reference=against,
+        shapes=timed,
+        means=means(timed),
         interrupted=run.interrupted,
         errors=tuple(run.errors),
         seconds=run.seconds,
     )
-
-
-def _exit_code(report: SpeedReport) -> int:
-    """Returns 0 if everything was measured, 2 if a variant or a shape could not be timed at all, 3 if nothing was."""
-    if report.errors:
-        return 2
-    return 0 if any(f.seconds is not None for shape in report.shapes for f in shape.variants) else 3
+    output.write(report)
+    for error in report.errors:
+        click.echo(f"softcheck: {error}", err=True)
+    # 2 if a variant or a shape could not be timed at all.
+    has_figures = any(f.seconds is not None for shape in timed for f in shape.variants)
+    sys.exit(INTERRUPTED if run.interrupted else 2 if report.errors else 0 if has_figures else NOTHING_RAN)
 
 
 def _profile(names: tuple[str, ...], dtypes: tuple[str, ...], shapes: tuple[Shape, ...], seed: int) -> None:

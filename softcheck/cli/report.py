@@ -144,7 +144,6 @@ def report_command(
         write("".join(f"{each}\n" for each in plans), output.path)
         sys.exit(NOTHING_RAN)
     keeping = resuming.keeping(click.get_current_context(), journal, resume)
-    resuming.announce(keeping)
     with opened(cluster, names, jobs) as devices, progress.shown(corpus) as events:
         run = check(options, events, keeping, devices)
         report = build(run, command=command_line(), corpora=corpus)

@@ -71,7 +71,7 @@ def given(context: click.Context, *names: str) -> bool:
 
 
 def keeping(context: click.Context, journal: Path | None, resume: Path | None) -> Keeping:
-    """Returns the journal of this run's measurements: the resumed one, the one named, or a new one."""
+    """Returns the journal of this run's measurements: the resumed one, the one named, or a new one. On a terminal it says where that is."""
     settings: dict[str, Any] = {
         name: value for name, value in context.params.items() if name not in _NOT_KEPT and given(context, name)
     }
@@ -79,6 +79,9 @@ def keeping(context: click.Context, journal: Path | None, resume: Path | None) -
     if path is None:
         clear_away(state_folder())
         path = new_file(f"softcheck-report-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.journal")
+    if sys.stderr.isatty():
+        # To someone who may have to look for it after a kill.
+        click.echo(f"softcheck: journal {path}", err=True)
     return Keeping(path=path, resume=resume is not None, settings=settings)
 
 
@@ -90,12 +93,6 @@ def clear_away(folder: Path) -> None:
                 is_ours = _OWN_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
                 if is_ours and entry.stat().st_mtime < time.time() - DAYS_KEPT * 86400:
                     Path(entry).unlink()
-
-
-def announce(kept: Keeping) -> None:
-    """Says where the journal is, to someone who may have to look for it after a kill."""
-    if sys.stderr.isatty():
-        click.echo(f"softcheck: journal {kept.path}", err=True)
 
 
 def say_how_to_go_on(kept: Keeping) -> None:

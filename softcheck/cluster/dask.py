@@ -68,7 +68,7 @@ class DaskCluster:
         self._variants = tuple(variants)
         self._names = sorted(workers, key=lambda name: (len(name), name))
         self.places = len(self._names)
-        self._threads = {name: int(worker["nthreads"]) for name, worker in workers.items()}
+        self.jobs = sum(int(worker["nthreads"]) for worker in workers.values())
 
     @property
     def dashboard(self) -> str | None:
@@ -76,10 +76,6 @@ class DaskCluster:
         return (
             str(self.client.dashboard_link) if self.client.run_on_scheduler(importlib.util.find_spec, "bokeh") else None
         )
-
-    def jobs(self, _backend: Backend) -> int:
-        """Number of requests that a pool makes at once."""
-        return sum(self._threads.values())
 
     def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
         """Starts a process at each place. Raises UsageError if two places differ in device or software, or from this machine's sources."""

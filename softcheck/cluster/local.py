@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from softcheck.errors import NothingRunError, UsageError
 from softcheck.run.pool import default_jobs
 from softcheck.run.process import DeviceChoice, Worker
-from softcheck.variants.declaration import Backend
 
 
 class LocalDevices:
@@ -20,12 +19,8 @@ class LocalDevices:
         """``jobs`` are the requests that a pool makes at once."""
         self.visible = tuple(visible)
         self.places = len(self.visible)
-        self._jobs = jobs
+        self.jobs = jobs
         self._next = itertools.cycle(range(self.places))
-
-    def jobs(self, _backend: Backend) -> int:
-        """Number of requests that a pool makes at once."""
-        return self._jobs
 
     def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
         """Starts a process at each place. Raises UsageError if two places differ in device or software."""

@@ -34,15 +34,14 @@ class Devices(Protocol):
     """Several devices, each at a place from 0 on, on which a pool starts its workers."""
 
     places: int
+    jobs: int
+    """Number of requests that all devices together are given at once."""
 
     def start_all(self, choice: DeviceChoice, *, check_heap: bool) -> list[Worker]:
         """Starts a worker at each place. Raises SoftcheckError if two of them differ in device or software."""
 
     def start(self, choice: DeviceChoice, *, place: int | None, check_heap: bool) -> Worker:
         """Starts a worker at a place, by default at the one with the fewest."""
-
-    def jobs(self, backend: Backend) -> int:
-        """Number of workers that all devices together keep busy."""
 
 
 @dataclass(slots=True)
@@ -111,7 +110,7 @@ class Pool:
         for place in range(self.places):
             self._shared.free.put(place)
         if devices is not None:
-            self.jobs = devices.jobs(self.ready.backend)
+            self.jobs = devices.jobs
         else:
             self.jobs = jobs if jobs is not None else default_jobs(self.ready.backend)
 

@@ -42,26 +42,18 @@ class CompiledKernel:
     warps: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Device:
-    """Properties of a device that host code asks a driver for.
-
-    Sources: CUDA C++ programming guide, table of compute capabilities; CDNA3 ISA.
-    """
-
-    warp_size: int
-    shared_bytes: int
-    multiprocessors: int
-
-
 _DEVICES = {
-    "cuda:80": _Device(32, 163 * 1024, 108),
-    "cuda:86": _Device(32, 99 * 1024, 84),
-    "cuda:89": _Device(32, 99 * 1024, 128),
-    "cuda:90": _Device(32, 227 * 1024, 132),
-    "cuda:100": _Device(32, 227 * 1024, 148),
-    "hip:gfx942": _Device(64, 64 * 1024, 304),
+    "cuda:80": (32, 163 * 1024, 108),
+    "cuda:86": (32, 99 * 1024, 84),
+    "cuda:89": (32, 99 * 1024, 128),
+    "cuda:90": (32, 227 * 1024, 132),
+    "cuda:100": (32, 227 * 1024, 148),
+    "hip:gfx942": (64, 64 * 1024, 304),
 }
+"""Threads of a warp, bytes of shared memory and multiprocessors of each device, which host code asks a driver for.
+
+Sources: CUDA C++ programming guide, table of compute capabilities; CDNA3 ISA.
+"""
 
 TARGETS = tuple(_DEVICES)
 """Targets whose properties are known."""
@@ -162,13 +154,13 @@ def stand_in_driver(target: str) -> Any:
     if target not in _DEVICES:
         raise UsageError(f"unknown target {target!r}; expected one of: {', '.join(TARGETS)}")
     backend, _, architecture = target.partition(":")
-    device = _DEVICES[target]
-    gpu = GPUTarget(backend, int(architecture) if backend == "cuda" else architecture, device.warp_size)
+    warp_size, shared_bytes, multiprocessors = _DEVICES[target]
+    gpu = GPUTarget(backend, int(architecture) if backend == "cuda" else architecture, warp_size)
     properties = {
-        "max_shared_mem": device.shared_bytes,
+        "max_shared_mem": shared_bytes,
         "max_num_regs": 65536,
-        "multiprocessor_count": device.multiprocessors,
-        "warpSize": device.warp_size,
+        "multiprocessor_count": multiprocessors,
+        "warpSize": warp_size,
         "sm_clock_rate": 1,
         "mem_clock_rate": 1,
         "mem_bus_width": 1,

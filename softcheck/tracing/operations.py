@@ -252,13 +252,12 @@ def _in_a_tree(function: Any, handles: Sequence[Any], axis: int) -> list[Followe
             operands = [_part(row, lambda data, half=half: data[half]) for half in halves for row in rows]
             results = call(*map(_tensor, operands))
             rows = [result.handle for result in (results if isinstance(results, tuple | tl.tuple) else (results,))]
-    return [_as_followed(row) if is_float(row) else None for row in rows]
-
-
-def _as_followed(handle: Any) -> Followed:
-    shadow = shadow_of(handle)
     phases: dict[str, Phase] = {"maximum": "block_maximum", "sum": "block_sum"}
-    return Followed(phases.get(shadow.kind, "other"), "reduce", shadow, numbers(handle))
+    shadows = [shadow_of(row) if is_float(row) else None for row in rows]
+    return [
+        Followed(phases.get(shadow.kind, "other"), "reduce", shadow, numbers(row)) if shadow else None
+        for shadow, row in zip(shadows, rows, strict=True)
+    ]
 
 
 def _tensor(handle: Any) -> Any:

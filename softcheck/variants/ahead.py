@@ -43,11 +43,8 @@ class Kernel(msgspec.Struct, frozen=True):
     asm: dict[str, str]
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """The kernels, or why there are none to look at."""
-
-    kernels: tuple[Kernel, ...] = ()
-    failure: str | None = None
+Answer = list[tuple[str, dict[str, str]]] | str
+"""The name and the code of each kernel, or why there are none to look at."""
 
 
 class AheadError(SoftcheckError):
@@ -66,9 +63,9 @@ def compile_ahead(wanted: CompileRequest) -> tuple[Kernel, ...]:
         _process().stop()
         _process.cache_clear()
         raise
-    if answer.failure is not None:
-        raise AheadError(answer.failure)
-    return answer.kernels
+    if isinstance(answer, str):
+        raise AheadError(answer)
+    return tuple(Kernel(name, asm) for name, asm in answer)
 
 
 class _Process:
@@ -92,14 +89,15 @@ class _Process:
     def ask(self, wanted: CompileRequest) -> Answer:
         limit, self._limit = self._limit, _COMPILE_SECONDS
         try:
-            self._connection.send_bytes(msgspec.msgpack.encode(wanted))
+            self._connection.send(wanted)
             if not self._connection.poll(limit):
                 raise AheadError(f"compiling took more than {limit:g} s")
-            return msgspec.msgpack.decode(self._connection.recv_bytes(), type=Answer)
+            answer: Answer = self._connection.recv()
         except (EOFError, OSError):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=5.0)
             raise AheadError(f"the compiling process ended with exit status {self._process.poll()}") from None
+        return answer
 
     def stop(self) -> None:
         self._connection.close()
@@ -119,18 +117,18 @@ def serve(connection: Connection) -> None:
 
     while True:
         try:
-            wanted = msgspec.msgpack.decode(connection.recv_bytes(), type=CompileRequest)
+            wanted: CompileRequest = connection.recv()
         except EOFError:
             return
+        answer: Answer
         try:
-            compiled = compile_for(
-                load(wanted.spec, wanted.fact, torch.device("cpu")).function, wanted.target, wanted.dtype, wanted.shape
-            )
-            kernels = [Kernel(k.name, {"ptx": t} if isinstance(t := k.asm.get("ptx"), str) else {}) for k in compiled]
-            answer = Answer(tuple(kernels))
+            function = load(wanted.spec, wanted.fact, torch.device("cpu")).function
+            compiled = compile_for(function, wanted.target, wanted.dtype, wanted.shape)
+            kept = ((k.name, k.asm.get("ptx")) for k in compiled)
+            answer = [(name, {"ptx": ptx} if isinstance(ptx, str) else {}) for name, ptx in kept]
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a variant raises is a reason
-            answer = Answer(failure=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
-        connection.send_bytes(msgspec.msgpack.encode(answer))
+            answer = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        connection.send(answer)
 
 
 if __name__ == "__main__":
