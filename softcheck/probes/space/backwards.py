@@ -46,6 +46,7 @@ from softcheck.probes.poison import nan_filled
 from softcheck.probes.same_bits import differing
 from softcheck.probes.space import axes as ax
 from softcheck.probes.space import output_gradients as og
+from softcheck.probes.space import own
 from softcheck.probes.space.calls import Prepared, WayCalls
 from softcheck.probes.space.strides import EXPANDED
 from softcheck.probes.space.way import Way
@@ -133,6 +134,7 @@ class Backwards:
             og.FORWARD_MODE: self._in_forward_mode,
             og.ALL_ANSWERS: self._of_all_answers,
             og.BY_BIAS: self._by_bias,
+            og.BY_SCALE: self._by_scale,
             **dict.fromkeys(og.ONE_TENSOR, self._of_one_tensor),
         }
         if self._asked in special:
@@ -328,6 +330,28 @@ class Backwards:
         if found[0] is None:
             return lost(subject, "the bias, where the input requires none,", is_in_graph=True)
         return _adds_up([due.double().flatten()], found[0].double().flatten(), "the gradient by the bias alone")
+
+    def _by_scale(self, made: Made) -> Attempted | None:
+        """Compares the gradients by the input and by a scale that is a tensor: of f(s x), sum x dx is s ds."""
+        subject, prepared, taking = made.subject, made.prepared, made.subject.variant.function
+        assert isinstance(taking, Adapted)
+        name, x = taking.open_options["scale"], prepared.view(prepared.storage()).requires_grad_()
+        usual = float(subject.variant.operation.parameters.get("scale", 1.0))
+        scale = torch.tensor(usual, device=x.device, requires_grad=True)
+        function = own.replaced(taking, lambda taken: own.with_values(taken, {name: scale}))
+        placed = Placed(x, x.detach().view(-1), subject.setting.fmt)
+        output = call_on_device(function, placed, subject.variant.operation).output
+        if output is None or not output.requires_grad:
+            return None
+        found: Sequence[torch.Tensor | None] = torch.autograd.grad(
+            output, [x, scale], self._drawn(output), allow_unused=True
+        )
+        by_x, by_scale = found
+        if by_x is None or by_scale is None:
+            return None
+        terms = (x.detach().double() * by_x.double()).flatten()
+        parts = [terms.clamp(min=0).sum()[None], terms.clamp(max=0).sum()[None]]
+        return _adds_up(parts, usual * by_scale.double().flatten(), "the gradient by the scale, times the scale,")
 
     def _of_one_tensor(self, made: Made) -> Attempted | None:
         """Compares the gradient by a tensor that is several operands with the sum of those by copies of it."""

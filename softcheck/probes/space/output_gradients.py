@@ -75,6 +75,7 @@ ONCE, TWICE, IN_TURN, HIDDEN_LAYER, THREAD, PACKED, RECOMPUTED = (
 )
 INPUT_OVERWRITTEN, ANSWER_OVERWRITTEN = "with the input overwritten", "with the answer overwritten"
 AGAIN, FORWARD_MODE, ALL_ANSWERS, BY_BIAS = "of the gradient", "in forward mode", "of all answers", "by the bias"
+BY_SCALE = "by the scale"
 SHARED_BIAS = "by a bias that batches share"
 ONE_TENSOR = {"of one tensor for q; k and v": ("q", "k", "v"), "of one tensor for k and v": ("k", "v")}
 """Operands that are one tensor: nothing projects queries, keys and values, or a latent stands for keys and values."""
@@ -85,7 +86,7 @@ MAY_REFUSE = frozenset({PACKED, RECOMPUTED, INPUT_OVERWRITTEN, ANSWER_OVERWRITTE
 """Ways in which a backward may raise: a graph that watches for changes of its tensors refuses those that were overwritten."""
 UNPROMISED = frozenset({SHARED_BIAS, *ONE_TENSOR})
 """Ways that nobody promises to take."""
-OF_PLAIN_ROWS = frozenset({AGAIN, FORWARD_MODE, ALL_ANSWERS, BY_BIAS, *ONE_TENSOR})
+OF_PLAIN_ROWS = frozenset({AGAIN, FORWARD_MODE, ALL_ANSWERS, BY_BIAS, BY_SCALE, *ONE_TENSOR})
 """Ways that are judged on ordinary rows, for varying output gradients."""
 OF_ANY_DIMENSION = frozenset({AGAIN, FORWARD_MODE})
 """Those of them that are asked of tensors of any number of dimensions."""
