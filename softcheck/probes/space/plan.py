@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from softcheck.probes.space.way import VALUES, Way, WayAxis
 
-_DRAWN = 48
-"""Ways that are drawn for one of a plan: twice as many make it shorter by less than a twentieth."""
+_DRAWN = 32
+"""Ways that are drawn for one of a plan: half as many make it longer by a tenth."""
 _PAIR, _OF_PAIRS = 8, 0.75
 """Weight of two values that meet, against that of three, and share of the ways that are drawn around two."""
+_MORE = 1.5
+"""Times as many ways as asked for that a plan may have, where two values have not met."""
 _TRIES = 40
 """Draws in a row without a new meeting after which a plan ends: what is left are meetings that are excluded."""
 
@@ -60,14 +62,14 @@ class Plan:
         self._is_new = np.ones(int(self._firsts[-1]), dtype=np.bool_)
         self._weights = np.array([_PAIR if len(group) < 3 else 1 for group in self._groups])
         self._pairs = int(sum(count for count, group in zip(counts, self._groups, strict=True) if len(group) < 3))
+        self._can_meet = np.array([not excluded(self._way(self._holding(n))) for n in range(self._pairs)], np.bool_)
 
     def left_out(self) -> str | None:
         """Says which meetings no way holds, the axes of most of them first; None if every one that can be called is held."""
         missing = []
         for number in np.flatnonzero(self._is_new).tolist():
-            vector = np.zeros(len(self._axes), dtype=np.int64)
-            group = self._put(number, vector)
-            if not self._excluded(self._way(vector)):
+            if not self._excluded(self._way(self._holding(number))):
+                group = self._put(number, np.zeros(len(self._axes), dtype=np.int64))
                 missing.append([self._axes[place].name for place in group])
         if not missing:
             return None
@@ -78,6 +80,12 @@ class Plan:
         named = ", ".join(f"{name} ({count:,})" for name, count in by_axis.most_common(_NAMED))
         return f"{counts} of values are left out, most of {named}"
 
+    def _holding(self, meeting: int) -> _Vector:
+        """Returns the way of one meeting, with all other values as usual."""
+        vector = np.zeros(len(self._axes), dtype=np.int64)
+        self._put(meeting, vector)
+        return vector
+
     def _put(self, meeting: int, vector: _Vector) -> tuple[int, ...]:
         """Writes the values of one meeting into a way, and returns the places of its axes."""
         number = int(np.searchsorted(self._firsts, meeting, side="right")) - 1
@@ -87,11 +95,17 @@ class Plan:
         return self._groups[number]
 
     def ways(self, most: int) -> list[Way]:
-        """Returns at most so many ways, those with most new meetings first. The plain way is the first."""
+        """Returns so many ways, those with most new meetings first, and more only while two values have not met.
+
+        The plain way is the first.
+        """
         found = [Way()]
         self._meet(np.zeros(len(self._axes), dtype=np.int64))
         misses = 0
-        while len(found) < most and misses < _TRIES and self._is_new.any():
+        while misses < _TRIES and self._is_new.any():
+            is_short = len(found) < _MORE * most and (self._is_new[: self._pairs] & self._can_meet).any()
+            if len(found) >= most and not is_short:
+                break
             drawn = self._drawn()
             ids = self._ids(drawn)
             gains = (self._is_new[ids] * self._weights).sum(axis=1)
@@ -120,6 +134,11 @@ class Plan:
         if self._is_spent:
             combined = np.array(list(self._combined.values()))
             found[:, self._compiled] = combined[self._rng.integers(len(combined), size=_DRAWN)]
+        is_set = np.tile(self._compiled & self._is_spent, (_DRAWN, 1))
+        for row, group in zip(is_set, sought, strict=True):
+            row[[*group]] = True
+        if pairs.size:
+            self._fill(found, is_set)
         for vector, group in zip(found, sought, strict=True):
             if not self._excluded(self._way(vector)):
                 continue
@@ -129,6 +148,28 @@ class Plan:
                 if not self._excluded(self._way(vector)):
                     break
         return found
+
+    def _fill(self, vectors: _Vector, is_set: NDArray[np.bool_]) -> None:
+        """Gives the axes that are not set, one after the other, the values that meet most of those set for the first time.
+
+        So does AETG (Cohen, Dalal, Fredman and Patton, 1997). Ties are broken by chance.
+        """
+        is_wanted = self._is_new[: self._pairs] & self._can_meet
+        places = range(len(self._axes))
+        tables = {
+            group: is_wanted[first : first + self._sizes[group[0]] * self._sizes[group[1]]].reshape(
+                self._sizes[group[0]], self._sizes[group[1]]
+            )
+            for group, first in zip(self._groups, self._firsts, strict=False)
+            if len(group) == 2
+        }
+        for place in self._rng.permutation(len(places)).tolist():
+            scores = self._rng.random((len(vectors), int(self._sizes[place])))
+            for other in (each for each in places if each != place and len(places) > 1):
+                table = tables[place, other] if place < other else tables[other, place].T
+                scores += table[:, vectors[:, other]].T * is_set[:, other, None]
+            vectors[:, place] = np.where(is_set[:, place], vectors[:, place], scores.argmax(axis=1))
+            is_set[:, place] = True
 
     def _ids(self, vectors: _Vector) -> _Vector:
         """Returns the numbers of each way's meetings, [ways, groups]."""
