@@ -41,9 +41,9 @@ from softcheck.errors import SoftcheckError
 from softcheck.judge.measurement import unmeasured
 from softcheck.probes.outcome import Outcome
 from softcheck.report import compare, formats, json_format
-from softcheck.run.journal import read_header
+from softcheck.run.journal import RunHeader, read_header
 from softcheck.run.protocol import ProbeTask, Ready
-from softcheck.run.record import Keeping, Kept, Record, RunHeader
+from softcheck.run.record import Keeping, Kept, Record
 from softcheck.run.session import CaseMeasurement
 from softcheck.variants.registry import known_names, resolve
 

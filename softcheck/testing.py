@@ -17,7 +17,7 @@ from softcheck.run.plan import left_out
 from softcheck.run.probing import run_probe, time_share
 from softcheck.run.protocol import ProbeTask
 from softcheck.run.session import Session
-from softcheck.run.size_limits import around, violations_of
+from softcheck.run.size_limits import around, size_limits, violations_of
 from softcheck.variants.declaration import Declaration
 
 _SHOWN_CAUSES = 4
@@ -81,8 +81,7 @@ class _Subject:
         """Fails with causes, expects a failure of declared defects, skips refused sizes, and returns where nothing was found."""
         judged = self.judged
         count = len(judged.results)
-        found = around(self.session, self.variant, declaration, self.dtype, judged.results, judged.probed)
-        judged.results += found.tried
+        judged.results += around(self.session, self.variant, declaration, self.dtype, judged.results, judged.probed)
         row = self._row([judged])
         broken = [finding for finding in row.findings if finding.known is None]
         if broken:
@@ -91,7 +90,7 @@ class _Subject:
             pytest.xfail(str(row.findings[0].known))
         violations = violations_of(judged.results[:count], judged.probed)
         said = []
-        for limit in found.limits:
+        for limit in size_limits(judged.results, judged.probed):
             refused = sum(map(limit.covers, violations))
             said.append(f"{limit.words} ({refused} of {count} cases)" if count else limit.words)
         if said:

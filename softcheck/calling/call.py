@@ -127,11 +127,17 @@ def all_to_bits(tensors: Sequence[torch.Tensor], fmt: Format) -> list[Bits]:
     return [part.reshape(tensor.shape) for part, tensor in zip(np.split(flat, ends), tensors, strict=True)]
 
 
-def place(bits: Bits, fmt: Format, layout: Layout, device: torch.device) -> Placed:
-    """Puts a matrix into device memory in the given layout, with NaN between its elements; a packed matrix is no view."""
+def place(
+    bits: Bits, fmt: Format, layout: Layout, device: torch.device, *, around: float = math.nan, behind: int = 0
+) -> Placed:
+    """Puts a matrix into device memory in the given layout; a packed matrix is no view.
+
+    A number lies ``around`` it: before, between and ``behind`` its elements, behind the last as many as that.
+    """
     rows, columns = bits.shape
     row_stride, column_stride = layout.strides(columns)
-    storage = torch.full((layout.extent(rows, columns),), float("nan"), dtype=TORCH_DTYPES[fmt.name], device=device)
+    extent = layout.extent(rows, columns) + behind
+    storage = torch.full((extent,), around, dtype=TORCH_DTYPES[fmt.name], device=device)
     placing = (rows, columns), (row_stride, column_stride)
     if layout == PACKED:
         view = torch.empty(0, dtype=storage.dtype, device=device).set_(storage.untyped_storage(), 0, *placing)

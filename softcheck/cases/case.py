@@ -97,7 +97,9 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         found = digest(bits, fmt, layout, operands)
         stored = recipe is None or bits.size <= MAX_STORED_ELEMENTS
         if operands is not None and stored:
-            operands = operands.written_out(bits.shape, fmt)
+            operands = operands.with_bits(
+                {name: operands.bits(name, bits.shape, fmt) for name in operands.matrices}, fmt
+            )
         return cls(
             id=f"{family}/{found if name is None else name}/{fmt.name}",
             dtype=fmt.name,

@@ -26,18 +26,8 @@ class Line(NamedTuple):
     case: Case | None
     problem: str | None
 
-
-class Problem(NamedTuple):
-    """One thing wrong with a corpus."""
-
-    file: Path
-    line: int | None
-    """Counted from 1; None where the file as a whole is meant."""
-    message: str
-
     def __str__(self) -> str:
-        where = f"{self.file}" if self.line is None else f"{self.file}:{self.line}"
-        return f"{where}: {self.message}"
+        return f"{self.file}:{self.number}"
 
 
 def builtin_root() -> Path:
@@ -133,13 +123,9 @@ def load(names_or_paths: Iterable[str | Path]) -> list[Case]:
     for file in _files_of(names_or_paths):
         for line in read_lines(file):
             if line.case is None:
-                raise UsageError(f"{file}:{line.number}: {line.problem}")
-            if line.case.id in places:
-                first = places[line.case.id]
-                raise UsageError(
-                    f"{file}:{line.number}: id {line.case.id!r} is in use at {first.file}:{first.number}; "
-                    "give one of the two another name"
-                )
+                raise UsageError(f"{line}: {line.problem}")
+            if (first := places.get(line.case.id)) is not None:
+                raise UsageError(f"{line}: id {line.case.id!r} is in use at {first}; give one of the two another name")
             places[line.case.id] = line
     cases = [line.case for line in places.values() if line.case is not None]
     if not cases:
@@ -148,21 +134,20 @@ def load(names_or_paths: Iterable[str | Path]) -> list[Case]:
     return cases
 
 
-def verify(names_or_paths: Iterable[str | Path]) -> list[Problem]:
-    """Returns everything wrong with the named corpora; empty if all is well.
+def verify(names_or_paths: Iterable[str | Path]) -> list[str]:
+    """Returns everything wrong with the named corpora, each with its file and line; empty if all is well.
 
     Checks every line's schema, id, rows, layout and digest (recipes are run), and that no id and no input occurs twice.
     Raises UsageError only if a corpus can't be found or read.
     """
-    problems: list[Problem] = []
+    problems: list[str] = []
     ids: dict[str, Line] = {}
     digests: dict[str, Line] = {}
     for file in _files_of(names_or_paths):
         lines = list(read_lines(file))
         if not lines:
-            problems.append(Problem(file, None, "holds no cases; add some or remove the file"))
-        for line in lines:
-            problems += [Problem(file, line.number, message) for message in _problems_of(line, ids, digests)]
+            problems.append(f"{file}: holds no cases; add some or remove the file")
+        problems += [f"{line}: {problem}" for line in lines for problem in _problems_of(line, ids, digests)]
     return problems
 
 
@@ -173,10 +158,10 @@ def _problems_of(line: Line, ids: dict[str, Line], digests: dict[str, Line]) -> 
         return
     first = ids.setdefault(case.id, line)
     if first is not line:
-        yield f"id {case.id!r} is in use at {first.file}:{first.number}"
+        yield f"id {case.id!r} is in use at {first}"
     first = digests.setdefault(case.digest, line)
     if first is not line:
-        yield f"the same input as the case at {first.file}:{first.number} (digest {case.digest})"
+        yield f"the same input as the case at {first} (digest {case.digest})"
     try:
         check_contents(case)
     except UsageError as error:

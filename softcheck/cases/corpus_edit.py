@@ -85,11 +85,11 @@ def _refuse_duplicates(case: Case, files: list[Path]) -> None:
     for file in files:
         for line in read_lines(file):
             if line.case is None:
-                raise UsageError(f"{file}:{line.number}: {line.problem}. Nothing was changed; fix this line first")
+                raise UsageError(f"{line}: {line.problem}. Nothing was changed; fix this line first")
             if line.case.digest == case.digest:
-                raise AlreadySavedError(line.case.id, f"{file}:{line.number}", case.digest)
+                raise AlreadySavedError(line.case.id, str(line), case.digest)
             if line.case.id == case.id:
-                raise UsageError(f"id {case.id!r} is in use at {file}:{line.number}; choose another name")
+                raise UsageError(f"id {case.id!r} is in use at {line}; choose another name")
 
 
 def _replace(target: Path, content: bytes) -> None:

@@ -4,7 +4,7 @@ A domain numbers its rows, so that any part of it can be made on its own, on the
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -48,21 +48,30 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def bits(self, start: int, count: int) -> Bits:
         """Bit patterns of rows ``start`` to ``start + count``, shape [count, columns]."""
-        fmt = self.format
-        if self.kind == "differences":
-            return _differences(start, count, fmt)
-        if self.kind == "ascending":
-            index = np.arange(start, start + count, dtype=np.int64)
-            columns = ascending_patterns(index, self.columns, lambda numbers: numbers.astype(np.int64))
-            return np.stack(columns, axis=1).astype(fmt.storage)
-        patterns = lattice_patterns(fmt) if self.kind == "lattice" else None
-        base = 2**fmt.width if patterns is None else len(patterns)
         index = np.arange(start, start + count, dtype=np.int64)
-        if self.kind == "spread":
-            index = spread_numbers(index, fmt)
-        digits = [(index // base ** (self.columns - 1 - j)) % base for j in range(self.columns)]
-        chosen = np.stack(digits, axis=1)
-        return chosen.astype(fmt.storage) if patterns is None else patterns[chosen]
+        if self.kind == "lattice":
+            own = lattice_patterns(self.format)
+            digits = [index // len(own) ** place % len(own) for place in reversed(range(self.columns))]
+            chosen: Bits = own[np.stack(digits, axis=1)]
+            return chosen
+        columns = list(self.patterns(index, lambda numbers: numbers.astype(np.int64)))
+        return np.stack(columns, axis=1).astype(self.format.storage)
+
+    def patterns(self, index: Any, to_integers: Callable[[Any], Any]) -> Iterator[Any]:
+        """Yields the patterns of rows by their numbers, column by column, of any domain but a lattice.
+
+        ``index`` is an array or a tensor of 64-bit integers, and ``to_integers`` as in ``ascending_patterns``. The patterns are the
+        low bits of what is yielded: others are lost where it is cut to the format's width.
+        """
+        width = self.format.width
+        if self.kind == "differences":
+            yield (index >> 1) * (index & 1)
+            yield ((index >> 1) | (1 << (width - 1))) * (1 - (index & 1))
+        elif self.kind == "ascending":
+            yield from ascending_patterns(index, self.columns, to_integers)
+        else:
+            index = spread_numbers(index, self.format) if self.kind == "spread" else index
+            yield from (index >> (width * place) for place in reversed(range(self.columns)))
 
     def describe(self) -> str:
         """The set in a few words."""
@@ -191,13 +200,3 @@ def telling_rows(judged: Domain, most: int = 384) -> list[int]:
         ]
     random = [int(n) for n in generator.integers(0, judged.first, most)]
     return sorted([n for n in dict.fromkeys([*numbers, *random]) if n < judged.first][:most])
-
-
-def _differences(start: int, count: int, fmt: Format) -> Bits:
-    index = np.arange(start, start + count, dtype=np.int64)
-    magnitude = (index // 2).astype(fmt.storage)
-    second = index % 2 == 1
-    rows = np.zeros((count, 2), dtype=fmt.storage)
-    rows[second, 0] = magnitude[second]
-    rows[~second, 1] = magnitude[~second] | fmt.storage.type(1 << (fmt.width - 1))
-    return rows

@@ -71,10 +71,6 @@ class Operands(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             parts.append(f"\n{name} ".encode() + patterns.tobytes())
         return b"".join(parts)
 
-    def written_out(self, shape: Shape, fmt: Format) -> Self:
-        """The same operands with patterns in place of recipes."""
-        return self.with_bits({name: self.bits(name, shape, fmt) for name in self.matrices}, fmt)
-
     def with_bits(self, matrices: Mapping[str, Bits], fmt: Format) -> Self:
         """The operands with some of their matrices replaced."""
         return msgspec.structs.replace(self, **{name: format_rows(bits, fmt) for name, bits in matrices.items()})

@@ -8,6 +8,7 @@ import math
 import os
 import tomllib
 from collections.abc import Iterator
+from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,16 @@ def table_above(start: Path) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
+_HELP_ALL = "Show all options, and the variables of the environment that stand for them."
+
+
+def _help_all(ctx: click.Context, _option: click.Parameter, value: bool) -> None:  # noqa: FBT001 - as click calls it
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_HELP_ALL] = True
+        click.echo(ctx.get_help())
+        ctx.exit()
+
+
 class SuggestingGroup(click.Group):
     """A group that answers a misspelt command with the near ones."""
 
@@ -154,6 +165,28 @@ class ConfiguredCommand(click.Command):
         for setting, parameter in _settings(self):
             if isinstance(parameter, click.Option):
                 parameter.envvar, parameter.show_envvar = variable(setting), True
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """All parameters, ``--help-all`` among them where ``--help`` shows the options that matter most."""
+        everything = click.Option(
+            ["--help-all"], is_flag=True, expose_value=False, is_eager=True, callback=_help_all, help=_HELP_ALL
+        )
+        return [*super().get_params(ctx), *([everything] if self.name in words()["groups"] else [])]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the options in groups, of which ``--help`` shows the first, without the variables of the environment."""
+        groups = words()["groups"].get(self.name or "")
+        if groups is None:
+            super().format_options(ctx, formatter)
+            return
+        options = {each.opts[-1].removeprefix("--"): each for each in self.get_params(ctx) if each.opts[-1][0] == "-"}
+        is_all = _HELP_ALL in ctx.meta
+        for title, names in list(groups.items())[: None if is_all else 1]:
+            shown = [copy(options[name]) for name in names]
+            for option in shown:
+                option.show_envvar = is_all  # type: ignore[attr-defined]
+            with formatter.section(title):
+                formatter.write_dl([record for option in shown if (record := option.get_help_record(ctx))])
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any

@@ -138,7 +138,7 @@ def verify_command(corpora: Corpora) -> None:
     chosen = corpora or tuple(default_corpora())
     problems = verify(chosen)
     for problem in problems:
-        click.echo(str(problem), err=True)
+        click.echo(problem, err=True)
     if problems:
         raise UsageError(f"{len(problems)} problems in {', '.join(chosen)}; each line above says what was expected")
     click.echo(f"{len(load(chosen))} cases, no problems")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import click
 
+from softcheck import __version__
 from softcheck.cases.exhaustive import Domain, domain
 from softcheck.cli import progress
 from softcheck.cli.command import command
@@ -17,9 +18,9 @@ from softcheck.judge.measurement import unmeasured
 from softcheck.report.build import build, command_line, exit_code
 from softcheck.report.findings import row_command
 from softcheck.report.formats import FORMATS
-from softcheck.run.exhaust import Exhausted, ExhaustHeader, Parts, exhaust, rows_of_a_part
+from softcheck.run.exhaust import Exhausted, Parts, exhaust, rows_of_a_part
 from softcheck.run.first_look import Look, look, show_any_order
-from softcheck.run.journal import fingerprints, read_header
+from softcheck.run.journal import RunHeader, fingerprints, read_header
 from softcheck.run.model import Run, RunOptions
 from softcheck.run.process import DeviceChoice
 from softcheck.run.session import Session
@@ -100,10 +101,11 @@ def exhaust_command(
 def _one(
     session: Session, name: str, judged: Domain, path: Path | None, notes: list[str], *, resume: bool
 ) -> Exhausted:
-    journal = path or _default_journal(name, judged)
+    safe = re.sub(r"[^\w.-]+", "_", name)
+    journal = path or _FOLDER / f"exhaust-{safe}-{judged.kind}-{judged.dtype}-{judged.columns}.journal"
     if resume and journal.exists():
-        begun = read_header(journal, ExhaustHeader)
-        if begun.variant == name and begun.fact is not None:
+        begun = read_header(journal, RunHeader)
+        if begun.asked.get("variant") == name and begun.fact is not None:
             session.know(name, begun.fact)
     declaration = session.load(name)
     if isinstance(declaration, str):
@@ -114,18 +116,15 @@ def _one(
         return _nothing(name, declaration, judged, f"it declares max_columns={limit}")
     if judged.kind == "ascending":
         notes.append(show_any_order(session, name, declaration, judged.dtype, judged.columns))
-    ready = session.ready
-    header = ExhaustHeader(
-        variant=name,
-        domain=judged,
-        device=ready.device,
-        torch=ready.torch,
-        triton=ready.triton,
-        rows_at_once=rows_of_a_part(judged, ready.backend),
+    rows = rows_of_a_part(judged, session.ready.backend)
+    header = RunHeader(
+        softcheck=__version__,
+        ready=session.ready,
+        asked={"variant": name, "domain": judged.describe(), "rows of a part": rows},
         sources=fingerprints([name]),
         fact=session.facts.get(name),
     )
-    kept = Parts(journal, header, resume=resume)
+    kept = Parts(journal, header, judged, rows, resume=resume)
     try:
         first = look(session, name, declaration, judged)
         refusal = first.refusal()
@@ -172,11 +171,6 @@ def _tell(session: Session, declaration: Declaration, judged: Domain, first: Loo
         f"softcheck: {name} {judged.dtype}: {verdict} so far, on {len(first.rows)} adversarial rows{time_left}",
         err=True,
     )
-
-
-def _default_journal(name: str, judged: Domain) -> Path:
-    safe = re.sub(r"[^\w.-]+", "_", name)
-    return _FOLDER / f"exhaust-{safe}-{judged.kind}-{judged.dtype}-{judged.columns}.journal"
 
 
 def _projection(result: Exhausted) -> str:

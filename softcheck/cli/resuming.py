@@ -15,8 +15,8 @@ import click
 from softcheck.cli.config import checked
 from softcheck.cli.options import OPTIONS
 from softcheck.errors import UsageError
-from softcheck.run.journal import read_header
-from softcheck.run.record import Keeping, RunHeader
+from softcheck.run.journal import RunHeader, read_header
+from softcheck.run.record import Keeping
 
 _NOT_KEPT = (
     "output",

@@ -72,8 +72,10 @@ class DaskCluster:
 
     @property
     def dashboard(self) -> str | None:
-        """The address of the dashboard, None where Dask shows none."""
-        return str(self.client.dashboard_link) if self.client.run_on_scheduler(has_dashboard) else None
+        """The address of the dashboard, None where Dask lacks bokeh to draw one."""
+        return (
+            str(self.client.dashboard_link) if self.client.run_on_scheduler(importlib.util.find_spec, "bokeh") else None
+        )
 
     def jobs(self, _backend: Backend) -> int:
         """Number of requests that a pool makes at once."""
@@ -249,11 +251,6 @@ class DaskCluster:
         if where and set(where).isdisjoint(self._addresses.values()):
             future.cancel()
             raise HostLostError
-
-
-def has_dashboard() -> bool:
-    """True if Dask can show its dashboard here."""
-    return importlib.util.find_spec("bokeh") is not None
 
 
 def difference(alike: Sequence[TaskAnswer], other: TaskAnswer) -> str | None:

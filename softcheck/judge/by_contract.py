@@ -66,35 +66,34 @@ def judge_call(
         )
 
     shape = (bits.shape[0], bits.shape[1])
-    return by_contract(variant, fmt, shape, device, judge_by, of_cpu_library=of_cpu_library)
+    return _by_contract(variant, fmt, shape, device, judge_by, of_cpu_library=of_cpu_library)
 
 
 def judge_in_place(
-    variant: LoadedVariant,
-    x: torch.Tensor,
-    y: torch.Tensor,
-    fmt: Format,
-    arithmetic: Arithmetic,
+    variant: LoadedVariant, x: torch.Tensor, y: torch.Tensor, fmt: Format, *, of_cpu_library: bool
 ) -> Measurement:
-    """Judges an output where it lies: on a GPU by torch, elsewhere by the numpy judge.
+    """Judges an output where it lies as ``judge_call`` does: on a GPU by torch, elsewhere by the numpy judge.
 
-    ``x`` is [rows, columns] of the format's dtype, ``y`` the output of the operation's shape.
+    ``x`` is packed, [rows, columns] of the format's dtype, ``y`` the output of the operation's shape.
     """
-    masked, operation = variant.declaration.fully_masked, variant.operation
     if x.device.type != "cuda":
-        inputs, outputs = to_bits(x, fmt), to_bits(y, fmt)
-        return judge(inputs, outputs, fmt, fully_masked=masked, arithmetic=arithmetic, operation=operation)
-    return judge_tensors(x, y, fmt, operation=operation, fully_masked=masked, arithmetic=arithmetic)
+        return judge_call(variant, to_bits(x, fmt), to_bits(y, fmt), fmt, x.device, of_cpu_library=of_cpu_library)
+    masked, operation = variant.declaration.fully_masked, variant.operation
+
+    def judge_by(arithmetic: Arithmetic) -> Measurement:
+        return judge_tensors(x, y, fmt, operation=operation, fully_masked=masked, arithmetic=arithmetic)
+
+    return _by_contract(variant, fmt, (x.shape[0], x.shape[1]), x.device, judge_by, of_cpu_library=of_cpu_library)
 
 
-def by_contract(
+def _by_contract(
     variant: LoadedVariant,
     fmt: Format,
     shape: tuple[int, int],
     device: torch.device,
     judge_by: JudgeBy,
     *,
-    of_cpu_library: bool = False,
+    of_cpu_library: bool,
 ) -> Measurement:
     """Runs ``judge_by`` by the variant's contract on an input of this shape."""
     contract = contract_of(

@@ -191,6 +191,25 @@ class Probe(ABC):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TrialTable(Probe):
+    """A probe as a table: trials by label, and the outcomes of each trial, of which the first that shows something ends it."""
+
+    plan: Callable[[Setting], Iterable[tuple[str, Any]]]
+    """Returns labels and parameters of the trials."""
+    made: Callable[[Subject, Any], Iterable[Outcome | None]] = lambda subject, calls: calls(subject)
+    """Makes the calls of a trial, None stands for those that show nothing; a plan may give it as the parameters."""
+
+    def trials(self, setting: Setting) -> Sequence[Trial]:
+        """Returns the trials of the plan."""
+        return [Trial(*each) for each in self.plan(setting)]
+
+    def run(self, subject: Subject, trial: Trial) -> Outcome:
+        """Makes calls until one shows something."""
+        found = (outcome for outcome in self.made(subject, trial.parameters) if outcome is not None)
+        return next(iter(found), Outcome())
+
+
 def skipped_of(done: Sequence[tuple[Trial, Outcome]]) -> tuple[str, ...]:
     """Reasons of the trials that were not made, each once, in order."""
     return tuple(dict.fromkeys(outcome.skipped for _, outcome in done if outcome.skipped is not None))

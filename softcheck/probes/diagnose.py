@@ -10,10 +10,9 @@ import torch
 
 from oracles.formats import Bits, Format, Values, bits_hex, decode, encode, format_of
 from softcheck.calling.call import call, place
-from softcheck.cases.case import Layout
+from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import VALUE_KINDS, FindingKind, Violation
 from softcheck.errors import UninterpretableError
-from softcheck.judge.measurement import Measurement
 from softcheck.operations.operation import Operation
 from softcheck.probes.helpers import named_operands
 from softcheck.probes.poison import filled, nan_filled
@@ -24,16 +23,16 @@ _SENTINEL = 0.34375
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A judged call: the function, its input and output, and the judge for another output of the same input."""
+    """A judged call: the function, its input and output, and what is wrong of another output of the same input."""
 
     function: Callable[[torch.Tensor], Any]
     operation: Operation
     bits: Bits
     fmt: Format
-    layout: Layout
+    layout: Layout = PACKED
     device: torch.device
     output: Bits
-    judge: Callable[[Bits], Measurement]
+    wrong: Callable[[Bits], tuple[Violation, ...]] = lambda _: ()
 
     @property
     def output_format(self) -> Format:
@@ -48,16 +47,12 @@ class Attempt:
             return None
 
 
-def diagnose(attempt: Attempt, measurement: Measurement) -> Measurement:
-    """Attributes the measurement's value violations to their cause, as far as a second run shows it.
-
-    Violations that the second runs don't explain stay as they are.
-    """
-    violations = measurement.violations
+def diagnose(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
+    """Attributes value violations to their cause, as far as a second run shows it; those that none explains stay as they are."""
     if any(v.kind in VALUE_KINDS for v in violations):
         violations = _unwritten(attempt, violations)
         violations = _layout_ignored(attempt, violations)
-    return msgspec.structs.replace(measurement, violations=violations)
+    return violations
 
 
 def _unwritten(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
@@ -110,10 +105,10 @@ def _layout_ignored(attempt: Attempt, violations: tuple[Violation, ...]) -> tupl
     if attempt.layout.is_contiguous(columns):
         return violations
     with nan_filled():
-        packed = attempt.again(Layout())
+        packed = attempt.again(PACKED)
     if packed is None:
         return violations
-    also_packed = {v.kind for v in attempt.judge(packed).violations}
+    also_packed = {v.kind for v in attempt.wrong(packed)}
     caused = [v for v in violations if v.kind in VALUE_KINDS and v.kind not in also_packed]
     strided, other = (decode(output, attempt.output_format) for output in (attempt.output, packed))
     if not caused or not differ_grossly(strided, other):

@@ -5,15 +5,14 @@ width computed from zero columns, or a maximum over nothing raises an exception,
 unmasked writes beside the tensor.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import torch
 
-from softcheck.calling.call import TORCH_DTYPES, Placed, call
-from softcheck.probes.base import Probe, Setting, Subject, Trial
-from softcheck.probes.helpers import prefixed
+from softcheck.calling.call import TORCH_DTYPES, Placed
+from softcheck.probes.base import Setting, Subject, TrialTable
+from softcheck.probes.helpers import call_placed, prefixed
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.poison import nan_filled
 
 _ROWS, _COLUMNS = 6, 8
 """Shape of the larger matrix that slices are taken from. It holds NaN, before and after the call."""
@@ -36,21 +35,17 @@ _WITH_COLUMNS = frozenset({"0x5", "no-rows-inside", "no-rows-at-the-end", "no-ro
 """Those without rows alone. A row without columns has no target and no one answer that everybody means."""
 
 
-class Empties(Probe):
-    """Calls a variant on three empty matrices and on seven empty slices."""
+def _empty(setting: Setting) -> Iterator[tuple[str, str]]:
+    """Yields the same trials wherever empty inputs are declared: calls without elements take no time."""
+    for label in (*_PACKED, *_SLICES) if setting.declaration.empty else ():
+        if label in _WITH_COLUMNS or setting.operation.answers_elements:
+            yield label, label
 
-    def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Returns the same trials wherever empty inputs are declared: calls without elements take no time."""
-        if not setting.declaration.empty:
-            return []
-        labels = (*_PACKED, *_SLICES)
-        return [Trial(label) for label in labels if label in _WITH_COLUMNS or setting.operation.answers_elements]
 
-    def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Calls the variant on an empty matrix. Checks exceptions, shape, dtype, and the memory around the matrix."""
-        with nan_filled():
-            called = call(subject.variant.function, _placed(subject, trial.label), subject.setting.operation)
-        return Outcome(violations=prefixed(called.violations, trial.label), fatal=called.fatal)
+def _called(subject: Subject, label: str) -> Iterator[Outcome]:
+    """Checks exceptions, shape, dtype, and the memory around the matrix."""
+    called = call_placed(subject, _placed(subject, label))
+    yield Outcome(violations=prefixed(called.violations, label), fatal=called.fatal)
 
 
 def _placed(subject: Subject, label: str) -> Placed:
@@ -65,4 +60,4 @@ def _placed(subject: Subject, label: str) -> Placed:
     return Placed(view.t() if transposed else view, storage, fmt)
 
 
-PROBE = Empties()
+PROBE = TrialTable(_empty, _called)

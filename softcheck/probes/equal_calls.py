@@ -23,12 +23,12 @@ from softcheck.calling.call import Called, Placed, call, place, to_bits
 from softcheck.calling.operands import given, inputs_of
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.base import Setting, Subject
+from softcheck.probes.base import Setting, Subject, TrialTable
 from softcheck.probes.helpers import call_on, call_placed, only, ordinary_rows, shapes, stopped
 from softcheck.probes.histories.modes import LOADED, STREAM, in_mode
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import dirty, filled, nan_filled
-from softcheck.probes.same_bits import Repeated, SameBits, differing, unlike
+from softcheck.probes.same_bits import Repeated, differing, unlike
 from softcheck.probes.tuning import untuned
 
 _WIDE = 32768
@@ -215,6 +215,6 @@ def _called(subject: Subject, *, in_a_model: bool) -> Iterator[Outcome | None]:
     yield stopped(returned) if returned.output is None else _changed(returned.violations)
 
 
-DETERMINISM = SameBits(_repetitions, _repeated)
-UNWRITTEN = SameBits(_shapes, _on_patterns)
-INPUT_UNTOUCHED = SameBits(_of_memory)
+DETERMINISM = TrialTable(_repetitions, _repeated)
+UNWRITTEN = TrialTable(_shapes, _on_patterns)
+INPUT_UNTOUCHED = TrialTable(_of_memory)

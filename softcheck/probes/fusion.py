@@ -3,7 +3,7 @@
 Triton 3.10 changes its default, so both must keep the bounds. A launch that sets the option itself is left as it is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,10 +11,11 @@ import numpy as np
 from triton.runtime.jit import JITFunction
 
 from oracles.formats import Bits, encode
+from softcheck.calling.call import Returned, to_bits
 from softcheck.contract import Violation
-from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.base import Setting, Subject, TrialTable
 from softcheck.probes.helpers import ordinary_rows, prefixed
-from softcheck.probes.judged import Judged, judged
+from softcheck.probes.judged import judged
 from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
 from softcheck.probes.same_bits import same_bits
 
@@ -30,32 +31,29 @@ _UNAVAILABLE = f"{NOTHING_TO_TRY}is judged on a GPU alone, since the interpreter
 _NO_KERNEL = f"{NOTHING_TO_TRY}launches no Triton kernel of its own, so that there is no fusion to choose"
 
 
-class _Fusion(Probe):
-    def trials(self, setting: Setting) -> Sequence[Trial]:
-        return [Trial("ordinary", 0.0), Trial("large", _LARGE[setting.dtype])] if setting.takes(_COLUMNS) else []
-
-    def run(self, subject: Subject, trial: Trial) -> Outcome:
-        if not subject.setting.on_gpu:
-            return Outcome(skipped=_UNAVAILABLE)
-        fmt = subject.setting.fmt
-        bits = _logits(subject.setting, trial.parameters)
-        found: dict[bool, Judged] = {}
-        for fused in (True, False):
-            with choosing(fused=fused) as launches:
-                found[fused] = judged(subject, bits)
-            if not launches:
-                return Outcome(skipped=_NO_KERNEL)
-            if found[fused].fatal:
-                return Outcome(violations=found[fused].violations, fatal=True)
-        first, second = found[True].bits(fmt), found[False].bits(fmt)
-        same = {} if first is None or second is None else {PROPERTY: bool(same_bits(first, second, fmt).all())}
-        return Outcome(violations=_by_compilation(found), properties=same)
+def _magnitudes(setting: Setting) -> list[tuple[str, float]]:
+    return [("ordinary", 0.0), ("large", _LARGE[setting.dtype])] if setting.takes(_COLUMNS) else []
 
 
-PROBE = _Fusion()
+def _compiled_both_ways(subject: Subject, magnitude: float) -> Iterator[Outcome | None]:
+    if not subject.setting.on_gpu:
+        yield Outcome(skipped=_UNAVAILABLE)
+    fmt, bits = subject.setting.fmt, _logits(subject.setting, magnitude)
+    found: dict[bool, Returned] = {}
+    for fused in (True, False):
+        with choosing(fused=fused) as launches:
+            found[fused] = judged(subject, bits)
+        yield None if launches else Outcome(skipped=_NO_KERNEL)
+        yield Outcome(violations=found[fused].violations, fatal=True) if found[fused].fatal else None
+    outputs = [to_bits(call.output, fmt) for call in found.values() if call.output is not None]
+    same = {PROPERTY: bool(same_bits(outputs[0], outputs[1], fmt).all())} if len(outputs) == len(found) else {}
+    yield Outcome(violations=_by_compilation(found), properties=same)
 
 
-def _by_compilation(found: dict[bool, Judged]) -> tuple[Violation, ...]:
+PROBE = TrialTable(_magnitudes, _compiled_both_ways)
+
+
+def _by_compilation(found: dict[bool, Returned]) -> tuple[Violation, ...]:
     """Merges the violations of both compilations by kind, and names the compilations that show each kind."""
     kinds = {fused: {violation.kind for violation in call.violations} for fused, call in found.items()}
     both = kinds[True] & kinds[False]

@@ -13,7 +13,7 @@ from softcheck.calling.call import Called, Launched, Placed, Returned, call, cal
 from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.recipe import available_bytes
 from softcheck.contract import FindingKind, Violation
-from softcheck.judge.by_contract import judge_call
+from softcheck.judge.by_contract import judge_call, judge_in_place
 from softcheck.judge.tensors import passing
 from softcheck.operations.operation import Operation
 from softcheck.probes.base import Setting, Subject
@@ -120,6 +120,10 @@ def screened(subject: Subject, x: torch.Tensor, output: torch.Tensor, fmt: Forma
 
 _FEW_ELEMENTS = 1 << 20
 """Elements of rows that no screen passes, up to which the judge reads these rows alone."""
+_MANY_ELEMENTS = 1 << 20
+"""Elements above which an output on a GPU is judged where it lies, by some eighty kernels of torch."""
+_MOST_NUMBERS = 2**21
+"""Numbers of the outputs of heads of which a finding is told without a look at the others."""
 
 
 def right_where_it_lies(
@@ -134,12 +138,32 @@ def right_where_it_lies(
 
 
 def wrong_where_it_lies(
-    subject: Subject, bits: Bits, output: torch.Tensor, call: Answered, fmt: Format
+    subject: Subject,
+    bits: Bits,
+    output: torch.Tensor,
+    call: Answered,
+    fmt: Format,
+    *,
+    x: torch.Tensor | None = None,
+    found: Bits | None = None,
 ) -> tuple[Violation, ...]:
-    """Returns the judge's violations for an output, [rows, numbers], of which the judge reads what no screen passes."""
-    found = to_bits(output, fmt)
-    if right_where_it_lies(subject, to_tensor(bits, fmt, subject.device), output, bits, found, call, fmt):
+    """Returns the judge's violations for an output, [rows, numbers], of which the judge reads what no screen passes.
+
+    ``x`` is the input and ``found`` are the output's bits, where they are at hand.
+    """
+    x = to_tensor(bits, fmt, subject.device) if x is None else x
+    found = to_bits(output, fmt) if found is None else found
+    if right_where_it_lies(subject, x, output, bits, found, call, fmt):
         return ()
+    # A finding needs a few of many wrong heads, and each judgement of all of them may take a minute.
+    few = max(1, _MOST_NUMBERS // max(1, found[:1].size))
+    if subject.setting.operation.parts is not None and len(bits) > few:
+        wrong = wrong_values(subject, bits[:few], found[:few], call, fmt)
+        if wrong:
+            return wrong
+    if subject.setting.on_gpu and bits.size > _MANY_ELEMENTS:
+        packed, answer = x.contiguous(), output.contiguous()
+        return judge_in_place(subject.variant, packed, answer, fmt, of_cpu_library=call.of_cpu_library).violations
     return wrong_values(subject, bits, found, call, fmt)
 
 

@@ -7,7 +7,7 @@ Whether the loss shows that a target is wrong is told beside it, as a property. 
 cases have such targets, and this probe makes no trial.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from oracles.formats import decode, format_of
 from softcheck.calling.call import Called
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.base import Setting, Subject, TrialTable
 from softcheck.probes.helpers import ordinary_rows, prefixed
 from softcheck.probes.memory.guard_bands import CANARIES, ORDINARY, call_in_bands, on_host
 from softcheck.probes.outcome import Outcome
@@ -34,51 +34,52 @@ _ASSERTED = "device-side assert"
 """In the message of a CUDA error after a kernel's assertion has failed."""
 
 
-class InvalidTargets(Probe):
-    """Calls a loss with one wrong target, with one number or another in the memory around its logits and its other operands."""
+def _wrong_targets(setting: Setting) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    """The target -1 in the first row, and the number of columns in the last, unless that is declared or ignored."""
+    operation, columns = setting.operation, _COLUMNS if setting.takes(_COLUMNS) else 1
+    targets = any(operand.name == "target" for operand in operation.operands) and operation.with_named is not None
+    if not targets or operation.parameters.get("invalid_target"):
+        return
+    wrong = {_BEFORE: (0, -1, columns), _BEHIND: (_ROWS - 1, columns, columns)}
+    ignored = operation.parameters.get("ignore_index")
+    yield from ((label, chosen) for label, chosen in wrong.items() if chosen[1] != ignored)
 
-    def trials(self, setting: Setting) -> Sequence[Trial]:
-        """The target -1 in the first row, and the number of columns in the last, unless that is declared or ignored."""
-        operation, columns = setting.operation, _COLUMNS if setting.takes(_COLUMNS) else 1
-        targets = any(operand.name == "target" for operand in operation.operands) and operation.with_named is not None
-        if not targets or operation.parameters.get("invalid_target"):
-            return []
-        wrong = {_BEFORE: (0, -1, columns), _BEHIND: (_ROWS - 1, columns, columns)}
-        ignored = operation.parameters.get("ignore_index")
-        return [Trial(label, chosen) for label, chosen in wrong.items() if chosen[1] != ignored]
 
-    def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Calls the loss twice, and more often where that shows a read. A process in which it gave a number serves no more: memory may be overwritten."""
-        row, wrong, columns = trial.parameters
-        fmt = subject.setting.fmt
-        bits = ordinary_rows(_ROWS, columns, fmt, subject.setting.seed)
-        target = np.arange(_ROWS, dtype=np.int64) % columns
-        target[row] = wrong
-        subject = replace(subject, variant=subject.variant.of(subject.setting.operation.naming({"target": target})))
-        words = f"with the target {wrong} in row {row} of {columns} columns (if callers check their targets, invalid_target=undefined says so)"
-        written: list[Violation] = []
+def _called(subject: Subject, asked: tuple[int, int, int]) -> Iterator[Outcome]:
+    """Calls the loss with one number or another in the memory around its logits and its other operands.
 
-        def called(around: float, canary: int) -> Called:
-            made = call_in_bands(subject, bits, around=around, of_operands=canary)
-            if not written:
-                overrun = made.handed_out.overrun() or made.lent.overrun()
-                stores = [v for v in made.returned.violations if v.kind is FindingKind.OUT_OF_BOUNDS_WRITE]
-                written.extend(stores if overrun is None else [*stores, overrun])
-            return on_host(made.returned, fmt)
+    A process in which it gave a number serves no more: memory may be overwritten.
+    """
+    (row, wrong, columns), fmt = asked, subject.setting.fmt
+    bits = ordinary_rows(_ROWS, columns, fmt, subject.setting.seed)
+    target = np.arange(_ROWS, dtype=np.int64) % columns
+    target[row] = wrong
+    subject = replace(subject, variant=subject.variant.of(subject.setting.operation.naming({"target": target})))
+    words = f"with the target {wrong} in row {row} of {columns} columns (if callers check their targets, invalid_target=undefined says so)"
+    written: list[Violation] = []
 
-        one, other = Repeated(lambda: called(ORDINARY, CANARIES[0])), Repeated(lambda: called(fmt.max, CANARIES[1]))
-        if one.first.output is None:
-            return _without_output(one.first, words)
-        found = tuple(written)
-        read = unlike(one, other, FindingKind.OUT_OF_BOUNDS_READ, "", fmt)
-        shows = bool(np.isnan(decode(one.first.output[row], format_of(one.first.output, fmt))).all())
-        reads = read is not None and other.first.output is not None
-        return Outcome(
-            violations=prefixed(found, words),
-            properties={} if other.first.output is None else {PROPERTY: shows},
-            fatal=True,
-            note=_READ if reads else None,
-        )
+    def called(around: float, canary: int) -> Called:
+        made = call_in_bands(subject, bits, around=around, of_operands=canary)
+        if not written:
+            overrun = made.handed_out.overrun() or made.lent.overrun()
+            stores = [v for v in made.returned.violations if v.kind is FindingKind.OUT_OF_BOUNDS_WRITE]
+            written.extend(stores if overrun is None else [*stores, overrun])
+        return on_host(made.returned, fmt)
+
+    one, other = Repeated(lambda: called(ORDINARY, CANARIES[0])), Repeated(lambda: called(fmt.max, CANARIES[1]))
+    if one.first.output is None:
+        yield _without_output(one.first, words)
+        return
+    found = tuple(written)
+    read = unlike(one, other, FindingKind.OUT_OF_BOUNDS_READ, "", fmt)
+    shows = bool(np.isnan(decode(one.first.output[row], format_of(one.first.output, fmt))).all())
+    reads = read is not None and other.first.output is not None
+    yield Outcome(
+        violations=prefixed(found, words),
+        properties={} if other.first.output is None else {PROPERTY: shows},
+        fatal=True,
+        note=_READ if reads else None,
+    )
 
 
 def _without_output(called: Called, words: str) -> Outcome:
@@ -88,4 +89,4 @@ def _without_output(called: Called, words: str) -> Outcome:
     return Outcome(violations=prefixed(called.violations, words), fatal=True)
 
 
-PROBE = InvalidTargets()
+PROBE = TrialTable(_wrong_targets, _called)

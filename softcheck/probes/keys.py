@@ -18,11 +18,11 @@ from softcheck.contract import FindingKind
 from softcheck.operations.heads import heads_first, split
 from softcheck.operations.operation import without_layout
 from softcheck.operations.ulp import Flags
-from softcheck.probes.base import Setting, Subject
+from softcheck.probes.base import Setting, Subject, TrialTable
 from softcheck.probes.helpers import call_on, stopped
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.relations import ORDERS
-from softcheck.probes.same_bits import Repeated, SameBits, judged_beside, unlike
+from softcheck.probes.same_bits import Repeated, judged_beside, unlike
 from softcheck.variants.adapt import Adapted
 
 PROPERTY = "key_order_invariant"
@@ -68,7 +68,7 @@ def _compared(subject: Subject, way: Way) -> Iterator[Outcome | None]:
     yield from way(before) if before.first.output is not None else [stopped(before.first)]
 
 
-PROBE = SameBits(_ways, _compared)
+PROBE = TrialTable(_ways, _compared)
 
 
 def _columns(setting: Setting) -> int:

@@ -82,22 +82,6 @@ _FEW = 3
 """Circumstances of a meeting, its random numbers among them, of which no two are left out at once."""
 _MOST_FOUND = 3
 """Meetings after which a trial ends."""
-_PROMISED = (
-    ax.COLUMNS,
-    ax.ROWS,
-    ax.CONTENTS,
-    ax.OTHERS,
-    ax.LIKE,
-    ax.DIMS,
-    ax.LAYOUT,
-    ax.OFFSET,
-    ax.GRADIENT,
-    ax.ASKED,
-    ax.CONFIGURATION,
-)
-"""Axes whose values every function is held to take, within its declaration."""
-_PROMISED_ALONE = (ax.DIMS, ax.LAYOUT, ax.OFFSET, ax.GRADIENT, ax.ASKED, ax.CONFIGURATION)
-"""Those of them that no other probe asks for alone."""
 
 
 class Meetings(Probe):
@@ -363,10 +347,8 @@ class _Part:
             return None
         if attempted.violations:
             return attempted.violations[0]
-        is_promised = all(
-            (name in _PROMISED and axes[name].is_promised) or name.startswith(ax.OPERAND) for name, _ in met
-        )
-        is_asked = not is_alone or (first in _PROMISED_ALONE and ax.OVER not in value)
+        is_promised = all(axes[name].refusal and axes[name].is_promised for name, _ in met)
+        is_asked = not is_alone or (axes[first].refusal == "alone" and ax.OVER not in value)
         is_answer = attempted.refused is not None and attempted.refused.kind is not FindingKind.RAISED
         is_own = is_alone and (first in (*ax.OWN, ax.BEFORE) or ax.OVER in value)
         return attempted.refused if (is_promised and is_asked) or (is_answer and is_own) else None

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from oracles.formats import Bits, Values, decode, encode
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.base import Setting, Subject
+from softcheck.probes.base import Setting, Subject, TrialTable
 from softcheck.probes.helpers import (
     call_on,
     ordinary_rows,
@@ -28,7 +28,7 @@ from softcheck.probes.helpers import (
     with_packed_gradients,
 )
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.same_bits import Places, Repeated, SameBits, judged_beside, unlike
+from softcheck.probes.same_bits import Places, Repeated, judged_beside, unlike
 
 _SHIFTS = {
     "float16": (128.0, 1e3, 1e4, 6e4),
@@ -76,14 +76,14 @@ def _relation(
     shows: str,
     trials: Callable[[Setting], Iterable[tuple[str, Any]]],
     change: Callable[[Setting, Any], RelatedRows],
-) -> SameBits:
+) -> TrialTable:
     """Returns a probe of changed rows. The plain rows' values are not judged: cases do that."""
 
     def compared(subject: Subject, asked: Any) -> Iterator[Outcome]:
         plain, changed, words, *places = change(subject.setting, asked)
         yield judged_beside(call_on(subject, plain), subject, changed, words, shows, *places)
 
-    return SameBits(lambda setting: trials(setting) if name in setting.operation.relations else (), compared)
+    return TrialTable(lambda setting: trials(setting) if name in setting.operation.relations else (), compared)
 
 
 def _shifts(setting: Setting) -> Iterable[tuple[str, float]]:
@@ -243,5 +243,5 @@ def _with_special_gradients(subject: Subject, columns: int) -> Iterator[Outcome 
 SHIFTS = _relation("shifts", "shift_invariant", _shifts, _shifted)
 PERMUTATIONS = _relation("permutations", "permutation_invariant", _orders, _permuted)
 APPENDED_MASKS = _relation("appended_masks", "padding_invariant", _sides, _padded)
-BATCH_INVARIANCE = SameBits(_batches, _parts_of_a_batch)
-NEIGHBOURS = SameBits(_with_neighbours)
+BATCH_INVARIANCE = TrialTable(_batches, _parts_of_a_batch)
+NEIGHBOURS = TrialTable(_with_neighbours)

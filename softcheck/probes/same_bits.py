@@ -1,19 +1,14 @@
-"""Calls that differ in what must not matter: their answers have the same bits.
+"""Calls that differ in what must not matter: their answers have the same bits."""
 
-A probe of this kind is a table: its trials by label, and the comparisons of each trial, of which the first that shows something ends it.
-"""
-
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from types import EllipsisType
-from typing import Any
 
 import numpy as np
 
 from oracles.formats import Bits, Format, bits_hex, decode, format_of
-from softcheck.calling.call import Called
+from softcheck.calling.call import Called, to_bits
 from softcheck.contract import FindingKind, Violation
-from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.base import Subject
 from softcheck.probes.helpers import prefixed, stopped
 from softcheck.probes.judged import judged
 from softcheck.probes.outcome import Outcome
@@ -25,25 +20,6 @@ Places = np.ndarray | EllipsisType
 
 _REPEATS = 6
 """Equal calls that must agree: one that has two answers by chance passes both for the cause of a difference in 1 of 4096 cases."""
-
-
-@dataclass(frozen=True, slots=True)
-class SameBits(Probe):
-    """Makes calls that must agree, and ends a trial with the first that don't."""
-
-    plan: Callable[[Setting], Iterable[tuple[str, Any]]]
-    """Returns the trials by label."""
-    compared: Callable[[Subject, Any], Iterable[Outcome | None]] = lambda subject, calls: calls(subject)
-    """Makes the calls of a trial, None stands for those that agree; a plan may give it with each label."""
-
-    def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Returns the trials of the plan."""
-        return [Trial(*each) for each in self.plan(setting)]
-
-    def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Compares until something shows."""
-        found = (outcome for outcome in self.compared(subject, trial.parameters) if outcome is not None)
-        return next(iter(found), Outcome())
 
 
 class Repeated:
@@ -111,11 +87,10 @@ def judged_beside(
 ) -> Outcome:
     """Judges a changed call, and says by the property that it ``shows`` whether its answer, in some columns, has the bits of the one before."""
     after, fmt = judged(subject, bits), subject.setting.fmt
-    output, fatal = after.bits(fmt), before.fatal or after.fatal
-    violations = prefixed(after.violations, words)
-    if before.output is None or output is None:
+    fatal, violations = before.fatal or after.fatal, prefixed(after.violations, words)
+    if before.output is None or after.output is None:
         return Outcome(violations=violations or before.violations, fatal=fatal)
-    same = same_bits(before.output[:, of_before], output[:, of_after], fmt)
+    same = same_bits(before.output[:, of_before], to_bits(after.output, fmt)[:, of_after], fmt)
     return Outcome(violations=violations, properties={shows: bool(same.all())}, fatal=fatal)
 
 

@@ -14,54 +14,37 @@ import numpy as np
 from oracles.formats import Bits
 from softcheck.contract import FindingKind
 from softcheck.facts import Measure, Sweep
-from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.base import Probe, Setting, Subject, Trial, TrialTable
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
 from softcheck.probes.predicate import Shape, where_of
 from softcheck.probes.space.contents import unlike_rows
-from softcheck.probes.walk import Purse, Stop, Walk, merged
+from softcheck.probes.walk import Stop, Walk, merged
 
 Done = Sequence[tuple[Trial, Outcome]]
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """The shapes of one trial: those that are tried whatever they cost, and those for which there is a budget."""
-
-    needed: tuple[Shape, ...]
-    dispensable: tuple[Shape, ...] = ()
-
-    @property
-    def shapes(self) -> tuple[Shape, ...]:
-        """All of them."""
-        return (*self.needed, *self.dispensable)
+Trials = Iterator[tuple[str, list[Stop]]]
+"""The shapes of each trial by label: those that are tried whatever they cost, and then those for which there is a budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepProbe(Probe):
+class SweepProbe(TrialTable):
     """Judges a variant at many shapes, and says for which of them it is wrong."""
 
     of: Measure
     named: str
     """The word for several sizes."""
-    plan: Callable[[Setting], Iterable[tuple[str, Series]]]
-    """Returns the trials by label."""
     rows: Callable[[Setting, Shape], Iterable[Bits]]
     """Makes the inputs of one shape."""
     budget: int
     budget_interpreted: int
-    """Cost of the dispensable shapes of one trial."""
+    """Cost of the shapes of one trial for which there is a budget."""
     beside: Callable[[Setting, Shape], Sequence[Shape]] = lambda _setting, _shape: ()
     """Returns the shapes in which a wrong one, and the next right one, are tried again: a line through it."""
     left_to_others: Shape | None = None
     """A shape that another probe tries too: what is wrong there is no finding of this one."""
 
-    def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Returns a trial for each series of the plan."""
-        return [Trial(label, series) for label, series in dict(self.plan(setting)).items()]
-
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Judges calls at each shape."""
-        setting, series = subject.setting, trial.parameters
+        setting = subject.setting
         walk = Walk(
             subject,
             lambda point: self.rows(setting, point.shape),
@@ -70,8 +53,7 @@ class SweepProbe(Probe):
             # Not all of what a head takes more of is as dear as a logit.
             weight=max(1.0, setting.operation.per_logit(_USUAL) / 4),
         )
-        purses: tuple[tuple[Purse, Sequence[Shape]], ...] = (("needed", series.needed), ("usual", series.dispensable))
-        outcome = walk.of(Stop(shape, purse) for purse, shapes in purses for shape in shapes)
+        outcome = walk.of(trial.parameters)
         is_known = any(self.left_to_others in shapes for shapes in outcome.failing.values())
         return Outcome() if is_known and not outcome.fatal else outcome
 
@@ -92,7 +74,11 @@ _EDGES = frozenset(n + d for n in (*(2**k for k in range(12)), *range(128, 1152,
 """Widths that are tried whatever they cost."""
 
 
-def _widths(setting: Setting) -> Iterator[tuple[str, Series]]:
+def _needed(shapes: Iterable[Shape]) -> list[Stop]:
+    return [Stop(shape, "needed") for shape in shapes]
+
+
+def _widths(setting: Setting) -> Trials:
     """Trials of a hundred narrow widths, or of the widths around one power of two: a width may end its process."""
     asked: Iterable[int] = (*range(1, _DENSE_TO + 1), *_POWERS, *_WIDEST)
     if not setting.on_gpu:
@@ -107,8 +93,8 @@ def _widths(setting: Setting) -> Iterator[tuple[str, Series]]:
         # Any first part of the widths is spread evenly over all: the reversed order of their bits.
         spread = sorted(part, key=lambda n: int(f"{n & 127:07b}"[::-1], 2))
         shapes = [Shape(_rows_at(setting, n), n) for n in spread]
-        needed = tuple(shape for shape in shapes if shape.columns > _DENSE_TO or shape.columns in _EDGES)
-        yield f"columns-{part[0]}-{part[-1]}", Series(needed, tuple(shape for shape in shapes if shape not in needed))
+        needed = _needed(shape for shape in shapes if shape.columns > _DENSE_TO or shape.columns in _EDGES)
+        yield f"columns-{part[0]}-{part[-1]}", [*needed, *map(Stop, shapes)]
 
 
 def _rows_at(setting: Setting, columns: int) -> int:
@@ -136,22 +122,22 @@ _LARGE_GRIDS = (65535, 65536, 65537, 2**20 + 1)
 _FIVE, _COLUMNS_OF_GRIDS = 5, 300
 
 
-def _grids(setting: Setting) -> Iterator[tuple[str, Series]]:
+def _grids(setting: Setting) -> Trials:
     columns = _FIVE if setting.on_gpu else _COLUMNS_OF_GRIDS
     few = [Shape(rows, columns) for rows in _GRIDS if rows or setting.declaration.empty]
     if not setting.takes(columns):
         return
     if not setting.on_gpu:
-        yield "few", Series(tuple(few[:5] if setting.quick else few))
+        yield "few", _needed(few[:5] if setting.quick else few)
         return
     if not setting.quick:
-        yield "few", Series((*few, *(Shape(rows, columns) for rows in _GRIDS_ON_GPU)))
+        yield "few", _needed([*few, *(Shape(rows, columns) for rows in _GRIDS_ON_GPU)])
     # Of float64 the numpy judge would take minutes for a million matrices.
     has_fewer = setting.dtype == "float64" and setting.operation.matrix is not None
     held = setting.held(_LARGE_GRIDS[:-1] if has_fewer else _LARGE_GRIDS, columns)
     # One trial each: a grid that is too large may ruin the device.
     for rows in held[: 2 if setting.quick else None]:
-        yield f"rows-{rows}", Series((Shape(rows, columns),))
+        yield f"rows-{rows}", _needed([Shape(rows, columns)])
 
 
 _FEWEST, _AROUND_16 = (1, 2, 3), (17, 15, 16)
@@ -165,19 +151,19 @@ _TALL = Shape(_MOST_ELEMENTS + 1025, 3)
 """More rows than float32 has consecutive whole numbers."""
 
 
-def _row_counts(setting: Setting) -> Iterator[tuple[str, Series]]:
+def _row_counts(setting: Setting) -> Trials:
     """Few rows, tiles of rows and their neighbours, and 2^24 elements in short rows."""
     is_long, quick = setting.dtype == "float64", setting.quick
     if setting.takes(_USUAL):
         # Of float64 the numpy judge takes seconds for a million elements.
         more = [] if quick else [*_drawn(setting), *_MORE, *(() if is_long else _MANY)]
         few, others = ([Shape(rows, _USUAL) for rows in counts] for counts in (_FEWEST, (*_AROUND_16, *more)))
-        yield f"1-to-{max(others).rows}x{_USUAL}", Series(tuple(few), tuple(others))
+        yield f"1-to-{max(others).rows}x{_USUAL}", [*_needed(few), *map(Stop, others)]
     tall = [Shape(setting.fewer(_MOST_ELEMENTS // columns, columns), columns) for columns in range(1, 9)]
     tall += [] if setting.has_heads or setting.has_row_calls else [_TALL]
-    for shape in tall if setting.on_gpu and not (is_long or quick) else ():
+    for shape in dict.fromkeys(tall) if setting.on_gpu and not (is_long or quick) else ():
         if setting.takes(shape.columns):
-            yield str(shape).replace(" ", ""), Series((shape,))
+            yield str(shape).replace(" ", ""), _needed([shape])
 
 
 def _drawn(setting: Setting) -> list[int]:

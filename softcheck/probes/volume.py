@@ -23,9 +23,9 @@ from softcheck.cases.bit_rows import format_rows
 from softcheck.cases.random_rows import FILLERS, ORDINARY, mixed
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import TooManyRowsError
-from softcheck.judge.by_contract import by_contract, judge_in_place
+from softcheck.judge.by_contract import judge_in_place
 from softcheck.judge.measurement import Measurement
-from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.base import Setting, Subject, TrialTable
 from softcheck.probes.helpers import call_placed, free_bytes
 from softcheck.probes.outcome import Outcome, RandomRows
 from softcheck.probes.registry import Effort
@@ -89,24 +89,24 @@ class Batch:
     """Number of bit patterns that each row is the first to show; None if rows are not made for that."""
 
 
-class _Volume(Probe):
-    def trials(self, setting: Setting) -> Sequence[Trial]:
-        return [
-            Trial("rare-values", _rare_alone if setting.on_gpu else _rare_packed),
-            Trial("random-rows", _random_batches),
-        ]
-
-    def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Judges one batch after the other until the budget or the batches end. Raises UninterpretableError."""
-        batches: Callable[[Setting, torch.device, int], Iterator[Batch]] = trial.parameters
-        sample = _Sample(subject)
-        for batch in batches(subject.setting, subject.device, subject.setting.seed):
-            if not sample.takes(batch):
-                break
-        return sample.outcome()
+Batches = Callable[[Setting, torch.device, int], Iterator[Batch]]
+"""Makes batches from a seed."""
 
 
-PROBE = _Volume()
+def _plan(setting: Setting) -> list[tuple[str, Batches]]:
+    return [("rare-values", _rare_alone if setting.on_gpu else _rare_packed), ("random-rows", _random_batches)]
+
+
+def _judged(subject: Subject, batches: Batches) -> Iterator[Outcome]:
+    """Judges one batch after the other until the budget or the batches end. Raises UninterpretableError."""
+    sample = _Sample(subject)
+    for batch in batches(subject.setting, subject.device, subject.setting.seed):
+        if not sample.takes(batch):
+            break
+    yield sample.outcome()
+
+
+PROBE = TrialTable(_plan, _judged)
 
 
 class _Sample:
@@ -193,16 +193,9 @@ class _Sample:
         return call_placed(self._subject, Placed(x, x.view(-1), self._fmt))
 
     def _judged(self, x: torch.Tensor, returned: Returned) -> Measurement:
-        subject, output = self._subject, returned.output
-        assert output is not None
-        return by_contract(
-            subject.variant,
-            self._fmt,
-            (x.shape[0], x.shape[1]),
-            subject.device,
-            lambda arithmetic: judge_in_place(subject.variant, x, output, self._fmt, arithmetic),
-            of_cpu_library=returned.of_cpu_library,
-        )
+        assert returned.output is not None
+        variant, of_library = self._subject.variant, returned.of_cpu_library
+        return judge_in_place(variant, x, returned.output, self._fmt, of_cpu_library=of_library)
 
     def _keep(self, found: tuple[Violation, ...], batch: Batch, x: torch.Tensor, output: torch.Tensor | None) -> None:
         for violation in found:

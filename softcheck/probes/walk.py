@@ -75,7 +75,6 @@ class Walk:
         self._kernels: Sequence[object] = ()
         self._fatal = self._is_cut = False
         self._skipped: str | None = None
-        self._made: list[Shape] = []
         self._tried: dict[Shape, set[FindingKind]] = {}
         self._first: dict[FindingKind, tuple[Shape, Violation]] = {}
 
@@ -133,8 +132,7 @@ class Walk:
         """Makes one call and returns what it has cost."""
         programs, kernels = launches.programs(), len(self._kernels)
         try:
-            self._calls.make(bits, len(self._made))
-            self._made.append(shape)
+            self._calls.make(bits, shape)
         except UninterpretableError as error:
             self._skipped = str(error)
         programs = launches.programs() - programs
@@ -149,8 +147,7 @@ class Walk:
         return (shape.rows if setting.has_row_calls else 1) * setting.cost_of_call + programs + of_elements
 
     def _settle(self) -> None:
-        for index, judged in self._calls.settle():
-            shape = self._made[index]
+        for shape, judged in self._calls.settle():
             self._fatal |= judged.fatal
             kinds = self._tried.setdefault(shape, set())
             for violation in judged.violations:

@@ -86,7 +86,8 @@ def gitlab(report: Report, _display: Display = PLAIN) -> str:
 
 
 def _json(template: str, values: Mapping[str, object]) -> str:
-    filters = {"one_line": content.one_line, "unlinked": _unlinked}
+    # SARIF takes [words](target) for a link (section 3.11.6), which a name or a message could hold.
+    filters = {"one_line": content.one_line, "unlinked": lambda text: text.replace("](", "]\\(")}
     return json.dumps(json.loads(drawn(template, values, filters)), indent=2) + "\n"
 
 
@@ -135,11 +136,6 @@ def _artifact(result: VariantResult) -> dict[str, str]:
         return {"uri": quote(content.one_line(result.name))}
     path = PurePosixPath(content.one_line(result.place.file, 4096))
     return {"uri": path.as_uri()} if path.is_absolute() else {"uri": quote(str(path)), "uriBaseId": "SRCROOT"}
-
-
-def _unlinked(text: str) -> str:
-    """The text without embedded links, ``[words](target)`` (section 3.11.6), which a name or a message could hold."""
-    return text.replace("](", "]\\(")
 
 
 VARIABLE = "GITHUB_STEP_SUMMARY"

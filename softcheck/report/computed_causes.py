@@ -66,13 +66,8 @@ class _Witness:
         return self.least <= factor <= self.most
 
     @property
-    def is_off(self) -> bool:
-        """True if the sum is off by more than rounding."""
-        return self.least > 1 or self.most < 1
-
-    @property
     def is_telling(self) -> bool:
-        """True if it is off by much more than that."""
+        """True if the sum is off by much more than rounding."""
         return self.least > 1 + 2 * (self.most - self.least) or self.most < 1 - 2 * (self.most - self.least)
 
 
@@ -80,7 +75,7 @@ def of_computed(evidence: Evidence) -> Cause | None:
     """Findings that one slip foretells; None where none does, or the numbers are not known."""
     if evidence.operation not in _OF_SUMS or evidence.dtype not in FORMATS:
         return None
-    witnesses = [each for each in _witnesses(evidence) if each.is_off]
+    witnesses = [each for each in _witnesses(evidence) if not each.allows(1.0)]
     found = _epsilon(witnesses) if len(witnesses) >= _FEWEST else None
     if found is None and sum(each.is_telling for each in witnesses) >= _FEWEST:
         found = _padding(witnesses) or _not_rescaled(witnesses)
@@ -92,12 +87,8 @@ def of_computed(evidence: Evidence) -> Cause | None:
 
 def _explained(evidence: Evidence) -> list[Finding]:
     """The findings of wrong values but of rows with NaN and +inf, and of rows of -inf alone where they give no 0."""
-
-    def is_of_it(finding: Finding) -> bool:
-        facts = finding.facts
-        return facts.reason not in ("nan", "inf", "hidden_row") or (facts.reason == "hidden_row" and facts.output == 0)
-
-    return [f for f in evidence.findings if f.kind in VALUE_KINDS and is_of_it(f)]
+    wrong = [f for f in evidence.findings if f.kind in VALUE_KINDS and f.facts.reason not in ("nan", "inf")]
+    return [f for f in wrong if f.facts.reason != "hidden_row" or f.facts.output == 0]
 
 
 def _witnesses(evidence: Evidence) -> Iterator[_Witness]:

@@ -139,16 +139,14 @@ def _is_low(finding: Finding, case: Case) -> bool:
 
 def _are_equal(findings: Sequence[Finding], evidence: Evidence) -> bool:
     """True if the outputs of all cases are those of a row of equal logits, and some row has two or more."""
-    widths = [(f, evidence.cases[f.case].shape[1]) for f in findings if f.case in evidence.cases]
-    return any(columns > 1 for _, columns in widths) and all(
-        _is_of_equal_logits(f, columns, evidence.operation) for f, columns in widths
+    shown = [(evidence.cases[f.case].shape[1], f.facts.output) for f in findings if f.case in evidence.cases]
+
+    def equal(columns: int) -> float:
+        return {"softmax": 1.0 / columns, "log_softmax": -math.log(columns)}.get(evidence.operation, math.nan)
+
+    return any(columns > 1 for columns, _ in shown) and all(
+        output is not None and math.isclose(output, equal(columns), rel_tol=_NEAR) for columns, output in shown
     )
-
-
-def _is_of_equal_logits(finding: Finding, columns: int, operation: str) -> bool:
-    expected = {"softmax": 1.0 / columns, "log_softmax": -math.log(columns)}.get(operation)
-    output = finding.facts.output
-    return expected is not None and output is not None and math.isclose(output, expected, rel_tol=_NEAR)
 
 
 class _Feature(NamedTuple):

@@ -33,8 +33,13 @@ Measured = Sequence[tuple[Case, Measurement]]
 
 def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Iterable[tuple[str, str]]) -> list[str]:
     """All notes of a run; ``of_rows`` are those of single variants in single dtypes, each with its subject."""
+    cut = {r.case.id for r in run.results if r.measurement.skipped is None and 0 < r.measurement.rows < r.case.shape[0]}
     return [
-        *_truncation(run),
+        *(
+            [f"{len(cut)} cases were cut to their first rows under the interpreter; a GPU runs them whole"]
+            if cut
+            else []
+        ),
         *_unable(run),
         *run.notes,
         *joined(of_rows),
@@ -47,11 +52,7 @@ def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Iterable[tuple[str,
 
 def calls(facts: Mapping[str, Recognised]) -> tuple[str, ...]:
     """One line per variant that is not built-in: how it is called, and what it is judged as."""
-    return tuple(f"{name}: {fact.in_words()}" for name, fact in facts.items() if not _is_built_in(name))
-
-
-def _is_built_in(name: str) -> bool:
-    return name.partition("@")[0] in DECLARED
+    return tuple(f"{name}: {it.in_words()}" for name, it in facts.items() if name.partition("@")[0] not in DECLARED)
 
 
 def never_run(rows: Sequence[VariantResult]) -> list[str]:
@@ -105,12 +106,9 @@ def fitting_arithmetic(
     if read is not None and read.observed is not None:
         observed = read.observed
         fits = tuple(a for a in fits if not contradictions(a, observed, dtype))
-    return next((a for a in fits if not _grows_with_logits(a) or _tells_of_logits(measured, dtype)), None)
-
-
-def _grows_with_logits(arithmetic: Arithmetic) -> bool:
-    """True if an arithmetic rounds the logits themselves, so that it allows any answer where they are large enough."""
-    return arithmetic.scaled_logits or arithmetic.exp == "prescaled_ex2_approx"
+    # One that rounds the logits themselves allows any answer where they are large enough.
+    growing = [a for a in fits if a.scaled_logits or a.exp == "prescaled_ex2_approx"]
+    return next((a for a in fits if a not in growing or _tells_of_logits(measured, dtype)), None)
 
 
 def _tells_of_logits(measured: Measured, dtype: str) -> bool:
@@ -182,13 +180,6 @@ def _unable(run: Run) -> list[str]:
         (r.variant, r.case.dtype, r.measurement.skipped) for r in run.results if r.measurement.skipped is not None
     )
     return [f"{name}, {dtype}: {count} cases not run: {why}" for (name, dtype, why), count in counts.items()]
-
-
-def _truncation(run: Run) -> tuple[str, ...]:
-    cut = {r.case.id for r in run.results if r.measurement.skipped is None and 0 < r.measurement.rows < r.case.shape[0]}
-    if not cut:
-        return ()
-    return (f"{len(cut)} cases were cut to their first rows under the interpreter; a GPU runs them whole",)
 
 
 class SizeLimits:

@@ -56,7 +56,15 @@ def _columns(shape: ShapeSpeed) -> list[tuple[str, Callable[[SpeedFigures], str]
 
 def tables(shapes: Iterable[ShapeSpeed]) -> list[TextTable]:
     """A table per shape."""
-    return [TextTable(shape_title(shape), [t for t, _ in _columns(shape)], _rows(shape)) for shape in shapes]
+    return [
+        TextTable(
+            shape_title(shape),
+            [title for title, _ in columns],
+            [[cell(figures_) for _, cell in columns] for figures_ in shape.variants],
+        )
+        for shape in shapes
+        for columns in [_columns(shape)]
+    ]
 
 
 def mean_table(report: SpeedReport) -> TextTable:
@@ -87,7 +95,10 @@ def remarks(report: SpeedReport) -> list[str]:
         for f in shape.variants:
             for text in (*([f"no figure: {f.reason}"] if f.reason else []), *f.notes):
                 seen.setdefault(f"{f.variant}: {text}", []).append(where)
-    lines = [f"{_where(places)}: {content.one_line(text)}" for text, places in seen.items()]
+    lines = [
+        f"{', '.join(at) if len(at) <= 3 else f'{at[0]} and {len(at) - 1} more shapes'}: {content.one_line(text)}"
+        for text, at in seen.items()
+    ]
     lines += [content.one_line(error) for error in report.errors]
     return [*lines, "interrupted: the figures are of what had been measured by then"] if report.interrupted else lines
 
@@ -147,18 +158,10 @@ def percent(share: float | None) -> str:
     return figures.NOT_MEASURED if share is None else f"{share * 100:.0f} %"
 
 
-def _rows(shape: ShapeSpeed) -> list[Row]:
-    return [[cell(f) for _, cell in _columns(shape)] for f in shape.variants]
-
-
 def _mean_row(mean: SpeedMean) -> Row:
     left_out = f" ({mean.left_out} left out)" if mean.left_out else ""
     share = percent(mean.copy_share.mid if mean.copy_share else None)
     return [content.one_line(mean.variant), mean.dtype, f"{mean.shapes}{left_out}", times(mean.times_faster), share]
-
-
-def _where(places: list[str]) -> str:
-    return ", ".join(places) if len(places) <= 3 else f"{places[0]} and {len(places) - 1} more shapes"
 
 
 def _closing(report: SpeedReport) -> str:

@@ -49,8 +49,9 @@ def suite_report(
 ) -> Report:
     """The report of tests that ran on one device, at least one; what two tests judged alike counts once."""
     results = {(each.variant, each.case.id): each for test in tests for each in test.results}
+    quick_first = sorted((p for test in tests for p in test.probed), key=lambda p: p.task.effort != "quick")
     # The whole of a probe says more than its quick trials, which a failing test makes.
-    probed = {(p.task.variant, p.task.dtype, p.task.probe): p for p in _quick_first(tests)}
+    probed = {(p.task.variant, p.task.dtype, p.task.probe): p for p in quick_first}
     judged = {(test.variant, test.dtype) for test in tests}
     # A variant may be loaded in one dtype and be refused in another.
     refused = {(test.variant, test.dtype): test.refused for test in tests if test.refused is not None}
@@ -101,7 +102,3 @@ def _given_up(
         if cases or probes
         else None
     )
-
-
-def _quick_first(tests: Sequence[JudgedTest]) -> list[ProbeResult]:
-    return sorted((each for test in tests for each in test.probed), key=lambda result: result.task.effort != "quick")

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from softcheck.report import content
-from softcheck.report.content import Column, FindingGroup
-from softcheck.report.model import Report, VariantResult, Verdict
+from softcheck.report.content import FindingGroup
+from softcheck.report.model import Report, Verdict
 from softcheck.report.output import PLAIN, Display
 
 UNBOUNDED_WIDTH = 2000
@@ -75,7 +75,10 @@ def _print_tables(console: Console, report: Report) -> None:
     for dtype, results in content.by_dtype(report).items():
         print_line(console)
         print_line(console, content.one_line(dtype), style="bold")
-        rows = [[Text(column.cell(result), style=_style(column, result)) for column in columns] for result in results]
+        rows = [
+            [Text(c.cell(result), style=STYLES[result.verdict] if c.title == "verdict" else "") for c in columns]
+            for result in results
+        ]
         titles = [(column.title.replace(" ", "\n"), column.numeric) for column in columns]
         console.print(table_of(titles, rows, _FOLDED))
 
@@ -124,10 +127,6 @@ def table_of(
     for i, row in enumerate(rows):
         table.add_row(*row, style="bold" if i == bold else "")
     return table
-
-
-def _style(column: Column, result: VariantResult) -> str:
-    return STYLES[result.verdict] if column.title == "verdict" else ""
 
 
 def _blocks(report: Report, *, details: bool) -> Iterator[tuple[str, list[str]]]:

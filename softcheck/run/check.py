@@ -34,7 +34,13 @@ def check(
     events = Events() if events is None else events
     begun = time.monotonic()
     marks: list[tuple[str, float]] = []
-    events = dataclasses.replace(events, stage=_noting(marks, events.stage))
+    told = events.stage
+
+    def stage(name: str) -> None:
+        marks.append((name, time.monotonic()))
+        told(name)
+
+    events = dataclasses.replace(events, stage=stage)
     events.stage("starting")
     session = Session(
         options.device,
@@ -75,8 +81,8 @@ def check(
         run.facts.update(session.facts)
         run.at_defaults.update(session.blames.at_defaults)
         run.width_limits.extend(session.widths.limits())
-        for (stage, at), (_, end) in pairwise([*marks, ("", time.monotonic())]):
-            run.stages[stage] = run.stages.get(stage, 0.0) + end - at
+        for (name, at), (_, end) in pairwise([*marks, ("", time.monotonic())]):
+            run.stages[name] = run.stages.get(name, 0.0) + end - at
         record.close(is_complete=run.is_complete)
         _sort(run)
         run.seconds = time.monotonic() - begun
@@ -112,16 +118,6 @@ def _keep_fact(record: Record, events: Events, variant: str, fact: Recognised) -
     record.add(Kept(fact=(variant, fact)))
     if fact.computes or fact.taken:
         events.told(f"{variant}: {fact.in_words()}")
-
-
-def _noting(marks: list[tuple[str, float]], stage: Callable[[str], None]) -> Callable[[str], None]:
-    """Returns a callback that calls ``stage`` and marks the time at which the stage begins."""
-
-    def note(name: str) -> None:
-        marks.append((name, time.monotonic()))
-        stage(name)
-
-    return note
 
 
 def _open(options: RunOptions, session: Session, keeping: Keeping | None) -> Record:

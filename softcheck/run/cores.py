@@ -8,17 +8,12 @@ import tempfile
 from pathlib import Path
 
 
-def default_folder() -> Path:
-    """Folder in which each of a user's running reports has a file."""
-    return Path(tempfile.gettempdir()) / f"softcheck-running-{os.getuid()}"
-
-
 class Share:
     """One report's share of the cores. Its file is locked while it runs, so that a killed report is not counted."""
 
     def __init__(self, folder: Path | None = None) -> None:
         """Registers this report. If no file can be made or locked in the folder, this report counts as the only one."""
-        self._folder = folder or default_folder()
+        self._folder = folder or Path(tempfile.gettempdir()) / f"softcheck-running-{os.getuid()}"
         self._left = contextlib.ExitStack()
         with contextlib.suppress(OSError):
             self._folder.mkdir(mode=0o700, exist_ok=True)

@@ -14,13 +14,12 @@ from softcheck.contract import FindingKind
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
 from softcheck.judge.measurement import Measurement, merge
 from softcheck.probes.registry import Effort
-from softcheck.run.journal import Journal, changed
+from softcheck.run.journal import Journal, RunHeader, refusal
 from softcheck.run.patience import MOST_DEATHS, Over
 from softcheck.run.pool import Job
 from softcheck.run.session import Session
 from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.forms import names_in
-from softcheck.variants.recognised import Recognised
 
 ROWS_AT_ONCE = {"interpreter": 2**10, "cuda": 2**26}
 """Rows of one call: about a second of one program per row under the interpreter, a few gigabytes in all on a GPU."""
@@ -36,21 +35,6 @@ def rows_of_a_part(judged: Domain, backend: Backend) -> int:
     return rows * max(1, -(-judged.first // (rows * _MOST_PARTS))) if backend == "cuda" else rows
 
 
-class ExhaustHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """First record of a journal: the run to which the parts belong."""
-
-    variant: str
-    domain: Domain
-    device: str
-    torch: str
-    triton: str
-    rows_at_once: int
-    sources: dict[str, str]
-    """Digests of softcheck's code and of the variant's."""
-    fact: Recognised | None = None
-    """What trials have shown of the variant's call: the run that goes on judges the same call."""
-
-
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The measurement of one part of a domain, by the part's number."""
 
@@ -61,17 +45,17 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Parts:
     """The finished parts of a run, each on the disk once it is added."""
 
-    def __init__(self, path: Path, header: ExhaustHeader, *, resume: bool) -> None:
+    def __init__(self, path: Path, header: RunHeader, judged: Domain, rows_at_once: int, *, resume: bool) -> None:
         """Opens the journal.
 
         Raises UsageError where ``resume`` finds a journal of another run, or where the file can't be written.
         """
-        self._journal: Journal[ExhaustHeader, Part] = Journal(
-            path, header, Part, resume=resume, refusal=_refusal, is_synced=True
+        self._journal: Journal[RunHeader, Part] = Journal(
+            path, header, Part, resume=resume, refusal=refusal, is_synced=True
         )
         self.path = path
-        self.rows_at_once = header.rows_at_once
-        self.count = -(-header.domain.first // header.rows_at_once)
+        self.rows_at_once = rows_at_once
+        self.count = -(-judged.first // rows_at_once)
         self._finished = {part.number: part.measurement for part in self._journal.entries}
 
     def add(self, part: int, measurement: Measurement) -> None:
@@ -97,15 +81,6 @@ class Parts:
     def close(self) -> None:
         """Closes the file and leaves it in place."""
         self._journal.close()
-
-
-def _refusal(found: ExhaustHeader, now: ExhaustHeader) -> str | None:
-    if msgspec.structs.replace(found, sources=now.sources) == now:
-        return changed(found.sources, now.sources)
-    return (
-        f"it belongs to another run ({found.variant}, {found.domain.describe()}, {found.device}, torch {found.torch}, "
-        f"Triton {found.triton})"
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,11 +67,11 @@ def look(session: Session, variant: str, declaration: Declaration, domain: Domai
     own = copy(session)
     own.patience = Patience(session.patience.most_seconds)
     found = own.run_case(case, [variant], whole=True)
-    limits = around(own, variant, declaration, domain.dtype, found).limits
     if not found:
         return Look(None, tuple(rows))
+    limits = size_limits([*found, *around(own, variant, declaration, domain.dtype, found)], [])
     in_domain = moved(found[0].measurement, lambda row: rows[row])
-    return Look(replace(found[0], measurement=in_domain), tuple(rows), limits)
+    return Look(replace(found[0], measurement=in_domain), tuple(rows), tuple(limits))
 
 
 ROWS_IN_ANY_ORDER = {"cuda": 2**20, "interpreter": 2**10}

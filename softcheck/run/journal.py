@@ -12,7 +12,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
@@ -21,7 +21,9 @@ import msgspec
 import oracles
 import softcheck
 from softcheck.errors import UsageError
+from softcheck.run.protocol import Ready
 from softcheck.variants._import import working_folder_on_path
+from softcheck.variants.recognised import Recognised
 from softcheck.variants.registry import resolve
 
 _MAGIC = b"softcheck journal 1\n"
@@ -149,6 +151,45 @@ def _decoded(record: bytes, kind: Any, path: Path, number: int) -> Any:
         ) from None
 
 
+class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """First record of a journal of measurements."""
+
+    softcheck: str
+    ready: Ready
+    asked: dict[str, Any]
+    """What the run's figures depend on: its options and a digest of its cases, or the domain that it judges."""
+    sources: dict[str, str]
+    """Digests of softcheck's code and of the variants'."""
+    settings: dict[str, Any] = {}
+    """Options as the user gave them, so that ``--resume`` alone repeats them."""
+    fact: Recognised | None = None
+    """What trials have shown of the call, where the run is of one variant: the run that goes on judges the same call."""
+
+
+def refusal(found: RunHeader, now: RunHeader) -> str | None:
+    """Returns the reason why a journal can't be resumed, or None. All figures of a report must come from one set-up."""
+    for what, before, after in (
+        ("softcheck's version", found.softcheck, now.softcheck),
+        *_changes(msgspec.structs.asdict(found.ready), msgspec.structs.asdict(now.ready)),
+        *_changes(found.asked, now.asked),
+        ("the call", found.fact, now.fact),
+    ):
+        if before != after:
+            return f"it was begun with {what} {_shown(before)}, and now it is {_shown(after)}"
+    names = [name for name, digest in now.sources.items() if found.sources.get(name) != digest]
+    return f"the source of {', '.join(names)} has changed since" if names else None
+
+
+def _changes(found: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    return [(name.replace("_", " "), found.get(name), value) for name, value in now.items()]
+
+
+def _shown(value: Any) -> str:
+    value = value.in_words() if isinstance(value, Recognised) else value
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return (text if len(text) <= 100 else text[:99] + "…") or "none"
+
+
 def fingerprints(variants: Iterable[str]) -> dict[str, str]:
     """Digests of softcheck's own code and of each variant's code that is not part of softcheck, by name."""
     found = {"softcheck": _of_contents(f for package in (softcheck, oracles) for f in _files(package.__path__[0]))}
@@ -160,12 +201,6 @@ def fingerprints(variants: Iterable[str]) -> dict[str, str]:
         elif where.kind != "builtin":
             found[name] = _of_module(where.location)
     return found
-
-
-def changed(found: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """Returns the reason why a journal with the fingerprints ``found`` can't be resumed under ``now``, or None."""
-    names = [name for name, digest in now.items() if found.get(name) != digest]
-    return f"the source of {', '.join(names)} has changed since" if names else None
 
 
 def _of_module(location: str) -> str:

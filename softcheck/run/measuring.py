@@ -27,11 +27,11 @@ from softcheck.calling.call import (
     to_tensor,
 )
 from softcheck.cases.case import PACKED, Case
-from softcheck.cases.exhaustive import Domain, ascending_patterns, domain, spread_numbers, telling_rows
+from softcheck.cases.exhaustive import Domain, domain, telling_rows
 from softcheck.contract import Violation
 from softcheck.errors import TooLittleMemoryError, UninterpretableError
 from softcheck.judge import peers as peers_
-from softcheck.judge.by_contract import breaks_bounds, by_contract, judge_call, judge_in_place
+from softcheck.judge.by_contract import breaks_bounds, judge_call, judge_in_place
 from softcheck.judge.contracts import candidates, contract_of
 from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement, unmeasured
@@ -66,16 +66,9 @@ class Measuring:
             returned = call_on_device(variant.function, Placed(rows, rows.view(-1), fmt), variant.operation)
         if returned.output is None:
             return unmeasured(rows.shape, returned.violations), returned.fatal
-        output = returned.output
+        of_library = returned.of_cpu_library
         with _memory_needed(f"the device has no memory left to judge {list(rows.shape)} outputs"):
-            measurement = by_contract(
-                variant,
-                fmt,
-                (rows.shape[0], rows.shape[1]),
-                self._device,
-                lambda contract: judge_in_place(variant, rows, output, fmt, contract),
-                of_cpu_library=returned.of_cpu_library,
-            )
+            measurement = judge_in_place(variant, rows, returned.output, fmt, of_cpu_library=of_library)
         return _with(measurement, returned.violations), returned.fatal
 
     def of_case(
@@ -111,9 +104,10 @@ class Measuring:
             layout=case.layout,
             device=self._device,
             output=called.output,
-            judge=judged,
+            wrong=lambda output: judged(output).violations,
         )
-        measurement = diagnose(attempt, measurement)
+        violations = diagnose(attempt, measurement.violations)
+        measurement = msgspec.structs.replace(measurement, violations=violations)
         if variant.declaration.arithmetic is None and breaks_bounds(measurement):
             fits = self._fitting(variant, bits, called, exact, fmt)
             measurement = msgspec.structs.replace(measurement, fits=fits)
@@ -197,23 +191,11 @@ def rows_on(domain: Domain, start: int, count: int, device: torch.device) -> tor
     """Rows ``start`` to ``start + count`` of a domain, shape [count, columns], with the bits of ``Domain.bits``."""
     if device.type == "cpu" or domain.kind == "lattice":
         return to_tensor(domain.bits(start, count), domain.format, device)
-    width = domain.format.width
     index = torch.arange(start, start + count, dtype=torch.int64, device=device)
-    rows = torch.empty((count, domain.columns), dtype=INTEGERS[width], device=device)
-    if domain.kind == "differences":
-        magnitude, second = index >> 1, (index & 1).bool()
-        rows[:, 0] = torch.where(second, magnitude, 0)
-        rows[:, 1] = torch.where(second, 0, magnitude - (1 << (width - 1)))
-    elif domain.kind == "ascending":
-        patterns = ascending_patterns(index, domain.columns, lambda numbers: numbers.to(torch.int64))
-        for column, numbers in enumerate(patterns):
-            rows[:, column] = numbers
-    else:
-        if domain.kind == "spread":
-            index = spread_numbers(index, domain.format)
-        for column in range(domain.columns):
-            # Integer conversion keeps the low bits, which are the pattern.
-            rows[:, column] = index >> (width * (domain.columns - 1 - column))
+    rows = torch.empty((count, domain.columns), dtype=INTEGERS[domain.format.width], device=device)
+    for column, numbers in enumerate(domain.patterns(index, lambda numbers: numbers.to(torch.int64))):
+        # Integer conversion keeps the low bits, which are the pattern.
+        rows[:, column] = numbers
     return rows.view(TORCH_DTYPES[domain.dtype])
 
 

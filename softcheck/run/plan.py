@@ -1,7 +1,6 @@
 """Assignment of cases to variants, and the cases left out by declaration."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from softcheck.cases.case import Case
 from softcheck.cases.families import FAMILIES, operation_of
@@ -19,16 +18,10 @@ NARROW = 2**12
 """Columns up to which a kernel of one block is compiled in a fraction of a second."""
 
 
-@dataclass(frozen=True, slots=True)
-class CasePlan:
-    """Tasks in order, each a case with the variants that promise to take it, and notes on the cases left out."""
-
-    tasks: tuple[tuple[Case, tuple[str, ...]], ...]
-    notes: tuple[str, ...]
-
-
-def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes: Sequence[str]) -> CasePlan:
-    """Returns every case of the dtypes with every variant whose declaration covers it, narrow cases first.
+def plan(
+    cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes: Sequence[str]
+) -> tuple[list[tuple[Case, tuple[str, ...]]], list[str]]:
+    """Returns every case of the dtypes with every variant whose declaration covers it, narrow cases first, and notes on those left out.
 
     No note tells of a built-in case of another operation, or of a call that lacks the operands that the case names.
     """
@@ -49,8 +42,7 @@ def plan(cases: Sequence[Case], declarations: Mapping[str, Declaration], dtypes:
                 beyond[key] = beyond.get(key, 0) + 1
         tasks.append((case, tuple(takers)))
     tasks.sort(key=lambda task: _turn(task[0]))
-    notes = tuple(f"{name}, {dtype}: {count} cases not run: {why}" for (name, dtype, why), count in beyond.items())
-    return CasePlan(tuple(tasks), notes)
+    return tasks, [f"{name}, {dtype}: {count} cases not run: {why}" for (name, dtype, why), count in beyond.items()]
 
 
 def _turn(case: Case) -> tuple[bool, int]:
@@ -113,7 +105,9 @@ def left_out(case: Case, declaration: Declaration) -> str | None:
     most = declaration.max_elements
     if most is not None and case.layout.extent(*case.shape) > most:
         return f"more than the declared {most} elements"
-    return None if case.operands is None else _untaken(case.operands, declaration)
+    named, words = case.operands, names_in(declaration.call)
+    found = None if named is None else _untaken_operand(named, computed, words)
+    return found if found or named is None else _untaken_parameter(named, declaration, words)
 
 
 def named_by_cases(declaration: Declaration) -> tuple[str, ...]:
@@ -129,13 +123,8 @@ _IN_CALLS = {"behind": MASKS, "bias": frozenset({"bias"})}
 """Names in calls of what a case names, where they are not the same."""
 
 
-def _untaken(operands: Operands, declaration: Declaration) -> str | None:
-    """Returns what a case names that a declaration's operation or call does not take, or None."""
-    words = names_in(declaration.call)
-    return _untaken_operand(operands, declaration.computed, words) or _untaken_parameter(operands, declaration, words)
-
-
 def _untaken_operand(operands: Operands, computed: Operation, words: frozenset[str]) -> str | None:
+    """Returns why an operand that a case names is not taken by an operation, or a call of these words; None if all are."""
     arguments = {} if computed.arguments is None else computed.arguments.words
     judged = {name for names in arguments.values() for name in names}
     always = {operand.name for operand in computed.operands}

@@ -176,10 +176,7 @@ class Pool:
 
         Reports that run at once share the cores, but not ``--jobs``.
         """
-        return running < 1 or self.closed or running < self._fair(self.jobs)
-
-    def _fair(self, jobs: int) -> int:
-        return jobs if self._share is None else self._share.of(jobs)
+        return running < 1 or self.closed or running < (self._share.of(self.jobs) if self._share else self.jobs)
 
     def take(self, variant: str | None = None, *, fresh: bool = False, check_heap: bool = False) -> Worker:
         """Returns a worker for one request, first one that has served the variant; with ``fresh``, a new one in which nothing has run yet.

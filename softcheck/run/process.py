@@ -123,8 +123,14 @@ class Worker:
         with tempfile.TemporaryFile() as shown:
             shown.truncate(activity.SIZE)
             self._activity = mmap.mmap(shown.fileno(), activity.SIZE)
-            given = {**_for_workers(os.environ), **environment}
-            self._process = start(device, theirs, shown.fileno(), given, check_heap=check_heap)
+            # There is a worker for each core, and OpenBLAS reads its variable once, when numpy loads it. Triton reads its own when a
+            # kernel is decorated; the worker sets it, which knows whether there is a GPU.
+            given = {"OPENBLAS_NUM_THREADS": "1", **os.environ, **environment}
+            given.pop("TRITON_INTERPRET", None)
+            # Forked where one has imported torch already, unless its heap is to be checked.
+            forked = None if check_heap else fork_worker(device, given, theirs, shown.fileno())
+            self._process: subprocess.Popen[bytes] | ForkedWorker
+            self._process = forked or _started(device, theirs, shown.fileno(), given, check_heap=check_heap)
         theirs.close()
         self._drain = threading.Thread(target=self._read_stderr, daemon=True)
         self._drain.start()
@@ -171,8 +177,10 @@ class Worker:
             raise self._died() from None
         while True:
             reply = self._receive(limits or seconds())  # type: ignore[operator]
-            if isinstance(reply, Measured | TrialDone):
-                _refuse_ruin(reply)
+            if isinstance(reply, Measured | TrialDone) and reply.fatal:
+                for violation in reply.result.violations:
+                    if violation.kind is FindingKind.CRASH:
+                        raise WorkerDiedError(violation.message.removesuffix("; expected an output"), reply=reply)
             self.note(reply)
             yield reply
             if isinstance(reply, LAST) or is_fatal(reply):
@@ -269,12 +277,6 @@ def named_in(request: Request) -> tuple[str, ...]:
     return (first,) if first is not None else getattr(request, "variants", ())
 
 
-def _refuse_ruin(reply: Measured | TrialDone) -> None:
-    for violation in reply.result.violations if reply.fatal else ():
-        if violation.kind is FindingKind.CRASH:
-            raise WorkerDiedError(violation.message.removesuffix("; expected an output"), reply=reply)
-
-
 _HEAP_CHECKER = "libc_malloc_debug.so.0"
 """Part of glibc since 2.34. With MALLOC_CHECK_=3 it ends a process that frees memory beside which a write was out of
 bounds."""
@@ -290,23 +292,13 @@ def can_check_heap() -> bool:
     return any(library.with_name(_HEAP_CHECKER).exists() for library in libraries)
 
 
-def start(
-    device: DeviceChoice, theirs: Connection, shown: int, environment: dict[str, str], *, check_heap: bool
-) -> "subprocess.Popen[bytes] | ForkedWorker":
-    """Starts the process of a worker, in a process group of its own, that answers over ``theirs``; see ``Worker``.
-
-    ``shown`` is the descriptor of the file in which the worker shows its current phase
-    (``softcheck.calling.activity``). The process is forked where one has imported torch already, unless its heap is to
-    be checked.
-    """
-    forked = None if check_heap else fork_worker(device, environment, theirs, shown)
-    return forked or start_from_nothing(device, theirs, shown, environment, check_heap=check_heap)
-
-
-def start_from_nothing(
+def _started(
     device: DeviceChoice, theirs: Connection, shown: int, environment: dict[str, str], *, check_heap: bool
 ) -> "subprocess.Popen[bytes]":
-    """Starts a worker as a new Python process; see ``start``."""
+    """Starts a worker as a new Python process, in a process group of its own, that answers over ``theirs``; see ``Worker``.
+
+    ``shown`` is the descriptor of the file in which the worker shows its current phase (``softcheck.calling.activity``).
+    """
     if check_heap:
         preloaded = " ".join(filter(None, [_HEAP_CHECKER, environment.get("LD_PRELOAD")]))
         environment = {**environment, "MALLOC_CHECK_": "3", "LD_PRELOAD": preloaded}
@@ -320,13 +312,3 @@ def start_from_nothing(
         # The parent handles Ctrl-C; it still wants the results of requests under way.
         start_new_session=True,
     )
-
-
-def _for_workers(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the variable that tells Triton to interpret or to compile, and with one thread for numpy's products.
-
-    Triton reads the former when a kernel is decorated. "auto" is resolved in the worker, which knows whether there is a GPU.
-    """
-    kept = {name: value for name, value in environment.items() if name != "TRITON_INTERPRET"}
-    # There is a worker for each core. OpenBLAS reads this once, when numpy loads it.
-    return {"OPENBLAS_NUM_THREADS": "1", **kept}

@@ -9,7 +9,7 @@ from softcheck.cases.exhaustive import Domain
 from softcheck.judge.measurement import Measurement
 from softcheck.probes.outcome import Conclusion, Outcome
 from softcheck.probes.registry import Effort
-from softcheck.speed.samples import ShapeSamples
+from softcheck.speed.samples import ShapeSamples, TimingPlan
 from softcheck.tracing.model import TracedRow
 from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.recognised import Recognised
@@ -63,15 +63,10 @@ class RunCase(Informed, frozen=True, tag=True):
 
 
 class Time(Informed, frozen=True, tag=True):
-    """Time variants beside torch.softmax and a device copy, for at most ``seconds`` once everything is warm."""
+    """Time variants beside torch.softmax and a device copy."""
 
     variants: tuple[str, ...]
-    dtype: str
-    rows: int
-    columns: int
-    seed: int
-    seconds: float
-    within: float
+    plan: TimingPlan
 
 
 class RunDomain(Informed, frozen=True, tag=True):

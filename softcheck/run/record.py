@@ -17,7 +17,7 @@ from softcheck.probes.outcome import Outcome
 from softcheck.run.blames import Blame
 from softcheck.run.exhaust import Exhausted
 from softcheck.run.generate import Generated
-from softcheck.run.journal import Journal, changed, fingerprints
+from softcheck.run.journal import Journal, RunHeader, fingerprints, refusal
 from softcheck.run.model import RunOptions
 from softcheck.run.patience import Patience
 from softcheck.run.probing import ProbeResult
@@ -26,19 +26,6 @@ from softcheck.run.session import CaseMeasurement
 from softcheck.run.widths import WidthLimit
 from softcheck.speed.samples import ShapeSamples
 from softcheck.variants.recognised import Recognised
-
-
-class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """First record of a journal."""
-
-    softcheck: str
-    ready: Ready
-    asked: dict[str, Any]
-    """Options of the run on which its figures depend, and a digest of its cases."""
-    sources: dict[str, str]
-    """Digests of softcheck's code and of the variants'."""
-    settings: dict[str, Any]
-    """Options as the user gave them, so that ``--resume`` alone repeats them."""
 
 
 class SearchRecord(msgspec.Struct, frozen=True):
@@ -186,24 +173,3 @@ def header_of(options: RunOptions, ready: Ready, keeping: Keeping) -> RunHeader:
         sources=fingerprints(options.variants),
         settings=keeping.settings,
     )
-
-
-def refusal(found: RunHeader, now: RunHeader) -> str | None:
-    """Returns the reason why a journal can't be resumed, or None. All figures of a report must come from one set-up."""
-    for what, before, after in (
-        ("softcheck's version", found.softcheck, now.softcheck),
-        *_changes(msgspec.structs.asdict(found.ready), msgspec.structs.asdict(now.ready)),
-        *_changes(found.asked, now.asked),
-    ):
-        if before != after:
-            return f"it was begun with {what} {_shown(before)}, and now it is {_shown(after)}"
-    return changed(found.sources, now.sources)
-
-
-def _changes(found: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    return [(name.replace("_", " "), found.get(name), value) for name, value in now.items()]
-
-
-def _shown(value: Any) -> str:
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return (text if len(text) <= 100 else text[:99] + "…") or "none"

@@ -10,7 +10,7 @@ import torch
 from oracles.formats import FORMATS, Bits, decode
 from oracles.reference import Reference
 from softcheck.calling import activity, launches
-from softcheck.calling.call import is_usable, place, returned_wrongly, synchronize
+from softcheck.calling.call import is_usable, place, returned_wrongly
 from softcheck.calling.memory import give_back, lack_in_words, patiently
 from softcheck.calling.state import Snapshot, is_lost, preserved
 from softcheck.cases.case import PACKED, Case, check_layout
@@ -95,17 +95,7 @@ class Server:
             yield Started(request.variant)
             yield self._trace(request)
         else:
-            variants = {}
-            for name in request.variants:
-                # Recognition calls it, which may end the process, or ruin the device for the next one.
-                yield Started(name)
-                variants[name] = self._variant(name)
-                synchronize(self.device)
-            functions = {name: variant.function for name, variant in variants.items()}
-            masked = {name: variant.declaration.fully_masked for name, variant in variants.items()}
-            operation = variants[request.variants[0]].operation
-            with preserved():
-                yield from timing.measure(functions, request, self.device, operation, masked)
+            yield from timing.measure(request, self._variant, self.device)
         give_back(self.device)
 
     def _settle(self) -> None:
@@ -219,7 +209,8 @@ class Server:
         begun = time.perf_counter()
         launched = launches.counted()
         measurement, fatal = self._run_rows(named, answers, request.first_rows, peers=request.peers)
-        more = _more_rows(case)
+        # The rows that run where no kernel is interpreted: 2^18 elements, and at least two rows.
+        more = min(case.shape[0], max(2, _ELEMENTS_WITHOUT_KERNELS // max(1, case.shape[1])))
         is_cut = request.first_rows is not None and request.first_rows < more and measurement.skipped is None
         if is_cut and launches.counted() == launched and not (fatal or measurement.violations):
             # Only a program of the interpreter takes long.
@@ -334,9 +325,3 @@ class _Answers:
         if asked not in self._found:
             self._found[asked] = reference(decode(bits, fmt), fmt, declared.fully_masked, variant.operation)
         return bits, self._found[asked]
-
-
-def _more_rows(case: Case) -> int:
-    """The rows of a case that run where no kernel is interpreted: 2^18 elements, and at least two rows."""
-    rows, columns = case.shape
-    return min(rows, max(2, _ELEMENTS_WITHOUT_KERNELS // max(1, columns)))

@@ -30,7 +30,7 @@ from softcheck.run.protocol import (
     TrialDone,
     Trying,
 )
-from softcheck.speed.samples import Sampled, ShapeSamples
+from softcheck.speed.samples import Sampled, ShapeSamples, TimingPlan
 from softcheck.speed.statistics import PRECISE
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.recognised import unrecognised
@@ -87,7 +87,10 @@ class Session(Pool):
                 self._never_recognised(spec, declared)
                 return self.load(spec, dtypes, on_first_call=on_first_call, fresh=True)
             others = worker.served - {spec} and (declared is not None or not died.timed_out)
-            if not fresh and (others or self._may_have_compiled(spec, declared, died)):
+            # A first call that ran out of time may have been compiling; another finds what was compiled, if there is time for it.
+            over = None if declared is None else self.patience.over(spec, declared.dtypes[0])
+            may_have_compiled = declared is not None and died.was_preparing and over is None
+            if not fresh and (others or may_have_compiled):
                 # Another variant may have ended or ruined the process, or hold a lock; a new process shows whether this
                 # variant dies alone.
                 answered: list[float] = []
@@ -118,11 +121,6 @@ class Session(Pool):
         """Has every process make the likeliest call of a variant whose trials ended the process."""
         if declared is not None:
             self.know(spec, unrecognised(declared))
-
-    def _may_have_compiled(self, spec: str, declared: Declaration | None, died: WorkerDiedError) -> bool:
-        """True if a first call that ran out of time may have been compiling, and the variant has time for another, which finds what was compiled."""
-        over = None if declared is None else self.patience.over(spec, declared.dtypes[0])
-        return declared is not None and died.was_preparing and over is None
 
     def run_case(
         self,
@@ -215,14 +213,15 @@ class Session(Pool):
         """
         self.retire_idle()
         refused: dict[str, Sampled] = {}
+        rows, columns = shape
+        plan = TimingPlan(dtype=dtype, rows=rows, columns=columns, seed=seed, seconds=seconds, within=within)
         while True:
             rest = tuple(name for name in variants if name not in refused)
             if not rest:
                 return "; ".join(f"{one.name}: {one.reason}" for one in refused.values())
             worker = self.take()
-            request = Time(rest, dtype, *shape, seed, seconds, within)
             try:
-                for reply in self.ask(worker, request, self.seconds + seconds):
+                for reply in self.ask(worker, Time(rest, plan), self.seconds + seconds):
                     if isinstance(reply, Failed):
                         return reply.message
                     if isinstance(reply, Timed):

@@ -112,15 +112,6 @@ def _is_empty(refusal: Refusal) -> bool:
     return 0 in (refusal.rows, refusal.columns)
 
 
-@dataclass(frozen=True, slots=True)
-class TriedAround:
-    """The results of calls around refused sizes, and the limits that they show."""
-
-    limits: tuple[SizeLimit, ...]
-    tried: tuple[CaseMeasurement, ...]
-    """Results of these calls; a broken promise among them that no limit covers is a finding like any other."""
-
-
 def around(
     session: Session,
     variant: str,
@@ -128,11 +119,11 @@ def around(
     dtype: str,
     results: Sequence[CaseMeasurement],
     probed: Sequence[ProbeResult] = (),
-) -> TriedAround:
-    """The limits that results of one variant in one dtype show together with calls on larger and smaller inputs.
+) -> list[CaseMeasurement]:
+    """Makes calls on larger and smaller inputs than those that one variant refused in one dtype, and returns their results.
 
-    These are made only where a size was refused. One that is answered beyond it makes the refusal no limit. A limit of columns is
-    narrowed down to the widest row that is answered.
+    ``size_limits`` of all results tells the limits: an answer beyond a refused size makes the refusal none. A limit of columns is
+    narrowed down to the widest row that is answered. A broken promise that no limit covers is a finding like any other.
     """
     tried: list[CaseMeasurement] = []
     run: set[tuple[int, int]] = set()
@@ -161,7 +152,7 @@ def around(
             if not tells((1, (limit.answered + limit.refused) // 2)):
                 break
             limit = limit_of_columns(refusal)
-    return TriedAround(tuple(size_limits([*results, *tried], probed)), tuple(tried))
+    return tried
 
 
 def _shapes(rows: int, columns: int) -> list[tuple[int, int]]:

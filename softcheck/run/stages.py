@@ -169,11 +169,11 @@ def cases_and_probes(session: Session, run: Run, events: Events, record: Record)
 
     Probes that take most of a GPU's memory come last, when nothing else uses the device.
     """
-    planned = plan(run.options.cases, run.declarations, run.options.dtypes)
-    run.notes.extend(planned.notes)
+    planned, notes = plan(run.options.cases, run.declarations, run.options.dtypes)
+    run.notes.extend(notes)
     run.probed.extend(record.probed.values())
     measured = {(result.variant, result.case.id) for result in run.results}
-    cases = [(case, [name for name in names if (name, case.id) not in measured]) for case, names in planned.tasks]
+    cases = [(case, [name for name in names if (name, case.id) not in measured]) for case, names in planned]
     tasks = [task for task in _probe_tasks(run) if task not in record.probed]
     on_gpu = session.ready.backend == "cuda"
     alone = [task for task in tasks if on_gpu and task.probe in EXCLUSIVE]

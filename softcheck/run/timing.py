@@ -1,54 +1,50 @@
 """Timing of variants on the worker's GPU, on the parent's request, under watch."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 import torch
 
 from oracles.formats import FORMATS
-from oracles.reference import FullyMasked
+from softcheck.calling.call import synchronize
+from softcheck.calling.state import preserved
 from softcheck.errors import NothingRunError, UsageError
-from softcheck.operations.operation import Operation
 from softcheck.run.protocol import Reply, Started, Time, Timed
 from softcheck.speed.clock import CudaClock
-from softcheck.speed.engine import ROUNDS, DeviceLostError, Engine, TimingPlan
+from softcheck.speed.engine import ROUNDS, DeviceLostError, Engine
 from softcheck.speed.guards import Watch
 from softcheck.speed.inputs import Rotation
-from softcheck.speed.samples import Alarm, Shape
-from softcheck.speed.vetting import Function
+from softcheck.speed.samples import Alarm, Shape, TimingPlan
 from softcheck.variants.adapt import operands_of
-from softcheck.variants.registry import load
+from softcheck.variants.registry import LoadedVariant, load
 
 
-def measure(
-    functions: Mapping[str, Function],
-    request: Time,
-    device: torch.device,
-    operation: Operation,
-    fully_masked: Mapping[str, FullyMasked],
-) -> Iterator[Reply]:
-    """Yields Started before each variant runs, then Timed. Only judged outputs are timed, by what ``fully_masked`` says of such rows.
+def measure(request: Time, loaded: Callable[[str], LoadedVariant], device: torch.device) -> Iterator[Reply]:
+    """Yields Started before each variant is ``loaded`` and before it runs, then Timed. Only judged outputs are timed.
 
     Raises UsageError without a CUDA device: the interpreter's times say nothing of a GPU.
     """
     if device.type != "cuda":
         raise UsageError("timing needs a CUDA device; under the interpreter only logic is checked")
+    variants: dict[str, LoadedVariant] = {}
+    for name in request.variants:
+        # Recognition calls it, which may end the process, or ruin the device for the next one.
+        yield Started(name)
+        variants[name] = loaded(name)
+        synchronize(device)
+    with preserved():
+        yield from _measured(request.plan, variants, device)
+
+
+def _measured(plan: TimingPlan, variants: Mapping[str, LoadedVariant], device: torch.device) -> Iterator[Reply]:
     forget_compiled()
     clock = CudaClock(device)
     watch: Watch | None = None
-    plan = TimingPlan(
-        rows=request.rows,
-        columns=request.columns,
-        fmt=FORMATS[request.dtype],
-        seed=request.seed,
-        seconds=request.seconds,
-        within=request.within,
-        peak_bytes_per_second=clock.peak_bytes_per_second(),
-        operation=operation,
-    )
-    names = operands_of(next(iter(functions.values()), None))
-    steps = Engine(plan, device, clock, names).measure(functions, fully_masked)
+    functions = {name: variant.function for name, variant in variants.items()}
+    masked = {name: variant.declaration.fully_masked for name, variant in variants.items()}
+    first = next(iter(variants.values()))
+    steps = Engine(plan, device, clock, first.operation, operands_of(first.function)).measure(functions, masked)
     while True:
         try:
             name = next(steps)

@@ -7,13 +7,12 @@ every output is checked.
 import random
 import time
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 import torch
 
-from oracles.formats import Format
+from oracles.formats import FORMATS
 from oracles.reference import FullyMasked
 from softcheck.calling.call import describe
 from softcheck.operations.operation import Operation
@@ -22,7 +21,7 @@ from softcheck.speed import statistics
 from softcheck.speed.clock import RESOLUTION, Captured, CudaClock, estimate
 from softcheck.speed.contender import Contender, by_torch, copied
 from softcheck.speed.inputs import Rotation, as_rows
-from softcheck.speed.samples import Sampled, ShapeSamples
+from softcheck.speed.samples import Sampled, ShapeSamples, TimingPlan
 from softcheck.speed.vetting import Function, Vetting
 from softcheck.variants.adapt import Adapted, operands_of
 
@@ -55,24 +54,6 @@ class DeviceLostError(Exception):
         self.variant = variant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimingPlan:
-    """The shape, duration and order (by seed) of a timing."""
-
-    rows: int
-    columns: int
-    fmt: Format
-    seed: int
-    seconds: float
-    """Budget of the rounds, warm-up and compilation not counted."""
-    within: float = statistics.PRECISE
-    """Measuring ends early once every ratio to the copy is known within this share."""
-    peak_bytes_per_second: float | None = None
-    """Largest rate of the device's memory; None if unknown."""
-    operation: Operation = SOFTMAX
-    """The operation that all contenders compute."""
-
-
 _ALONE = "no variant is timed beside it"
 
 
@@ -84,13 +65,15 @@ class Engine:
         plan: TimingPlan,
         device: torch.device,
         clock: CudaClock,
+        operation: Operation = SOFTMAX,
         names: frozenset[str] = frozenset(),
     ) -> None:
-        """Prepares to measure functions whose calls take the operands of these names beside the matrix."""
+        """Prepares to measure functions that compute an operation, whose calls take the operands of these names beside the matrix."""
         self._plan = plan
         self._clock = clock
+        self._operation = operation
         self._names = names
-        self._rotation = Rotation(plan.rows, plan.columns, plan.fmt, plan.seed, device, plan.operation, names)
+        self._rotation = Rotation(plan.rows, plan.columns, FORMATS[plan.dtype], plan.seed, device, operation, names)
         self._inputs = [self._rotation.new_input()]
         self._random = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
 
@@ -104,7 +87,7 @@ class Engine:
         if a variant has ruined the device.
         """
         begun = time.monotonic()
-        vetting = Vetting(self._rotation, self._inputs[0], self._plan.operation)
+        vetting = Vetting(self._rotation, self._inputs[0], self._operation)
         contenders, refused, promised = [], {}, fully_masked or {}
         for name, function in functions.items():
             yield name
@@ -127,7 +110,7 @@ class Engine:
             self._conclude(contender)
         by_name = {c.name: c.sampled() for c in everyone}
         return ShapeSamples(
-            dtype=self._plan.fmt.name,
+            dtype=self._plan.dtype,
             rows=self._plan.rows,
             columns=self._plan.columns,
             operands=tuple(sorted(self._names)),
@@ -147,9 +130,9 @@ class Engine:
             return f"its call takes other operands ({others}) than those it is timed beside ({ours})"
         if not isinstance(function, Adapted) or not names:
             return function
-        if self._plan.operation.gradient_in_place:
+        if self._operation.gradient_in_place:
             return "each call overwrites its input with the gradient, and a copy for each would be timed with it"
-        if self._plan.operation.matrix is not None or not self._plan.operation.dims_of(names):
+        if self._operation.matrix is not None or not self._operation.dims_of(names):
             return "its call takes operands of several rows each, which can't be changed with their rows"
         return function.with_operation(self._rotation.operation).timed()
 
@@ -182,17 +165,14 @@ class Engine:
         self._inputs += [self._rotation.new_input() for _ in range(calls - 1)]
         for contender in short:
             yield contender.name
-            captured = self._clock.capture(partial(self._all_inputs, contender.function))
+            # All outputs are kept, so that each has memory of its own.
+            captured = self._clock.capture(lambda: [contender.function(x) for x in self._inputs])  # noqa: B023 - called here
             if isinstance(captured, Captured):
                 contender.graph = captured
                 contender.calls = calls
             else:
                 self._refuse_if_lost(contender.name, captured)
                 contender.notes.append(f"no CUDA graph could be made of it, so its plain launch was timed: {captured}")
-
-    def _all_inputs(self, function: Function) -> list[torch.Tensor]:
-        """A call on every input; all outputs are kept, so that each has memory of its own."""
-        return [function(x) for x in self._inputs]
 
     def _calls(self, seconds: float, graphs: int) -> int:
         size = self._rotation.input_bytes
@@ -300,7 +280,8 @@ class Engine:
         if contender.failed is not None or not contender.seconds:
             return
         seconds = statistics.median_interval(contender.seconds).mid
-        least = self._least_seconds()
+        peak = self._clock.peak_bytes_per_second()
+        least = self._rotation.input_bytes / peak if peak else 0.0
         if seconds < least:
             contender.failed = (
                 f"took {seconds * 1e6:.1f} us where reading the input takes {least * 1e6:.1f} us at the memory's peak; not all of "
@@ -311,7 +292,3 @@ class Engine:
             contender.notes.append(
                 f"too short to time: {span * 1e6:.1f} us between two events that tell {RESOLUTION * 1e6:.1f} us apart"
             )
-
-    def _least_seconds(self) -> float:
-        peak = self._plan.peak_bytes_per_second
-        return self._rotation.input_bytes / peak if peak else 0.0

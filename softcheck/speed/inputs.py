@@ -52,7 +52,8 @@ class Rotation:
         self.columns = columns
         self.fmt = fmt
         self._heads_first = None if operation.arguments is None else operation.arguments.heads_first
-        distinct = rows if self._heads_first is not None else _distinct(rows, columns)
+        most = rows if self._heads_first is not None else min(_MOST_ROWS, max(8, _MOST_JUDGED // columns))
+        distinct = max(1, min(rows, most))
         self.bits: Bits = Recipe(Normal(seed=seed, scale=2.0)).bits(distinct, columns, fmt)
         self._block = to_tensor(self.bits, fmt, device)
         self._blocks: dict[str, torch.Tensor] = {}
@@ -138,10 +139,6 @@ class Rotation:
             close = torch.isclose(part, rolled.expand_as(part), rtol=_TOLERANCE, atol=floor, equal_nan=True)
             total += (~close.all(dim=-1)).sum()
         return total
-
-
-def _distinct(rows: int, columns: int) -> int:
-    return max(1, min(rows, _MOST_ROWS, max(8, _MOST_JUDGED // columns)))
 
 
 def _parts(whole: torch.Tensor, block: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -6,9 +6,23 @@ from typing import Literal
 import msgspec
 
 from softcheck.errors import UsageError
+from softcheck.speed.statistics import PRECISE
 
 Method = Literal["launch", "graph"]
 """The way a call was timed: launched from the host, or replayed from a CUDA graph of several calls."""
+
+
+class TimingPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The shape, duration and order (by seed) of a timing."""
+
+    dtype: str
+    rows: int
+    columns: int
+    seed: int
+    seconds: float = 1.0
+    """Budget of the rounds, warm-up and compilation not counted."""
+    within: float = PRECISE
+    """Measuring ends early once every ratio to the copy is known within this share."""
 
 
 class Sampled(msgspec.Struct, frozen=True, kw_only=True):

@@ -99,7 +99,11 @@ def once(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 def exp(values: Array) -> Array:
     """Exponentials: of float32 and narrower rounded once, of float64 within 0.8 ULP and the same on every machine."""
-    return _exp(values) if values.dtype == np.float64 else _exp_once(values)
+    if values.dtype != np.float64:
+        return _exp_once(values)
+    x = np.clip(values, -_FARTHEST, _FARTHEST)
+    steps = np.rint(x * (1.0 / (_LN2_HIGH + _LN2_LOW)))
+    return _powers(steps, two_sum(x - steps * _LN2_HIGH, -steps * _LN2_LOW))
 
 
 def exp2(values: Array) -> Array:
@@ -107,7 +111,11 @@ def exp2(values: Array) -> Array:
 
     float64 powers are within an ULP, since the exponent is rounded once more.
     """
-    return _exp2(values) if values.dtype == np.float64 else _exp2_once(values)
+    if values.dtype != np.float64:
+        return _exp2_once(values)
+    x = np.clip(values, -_FARTHEST, _FARTHEST)
+    steps = np.rint(x)
+    return _powers(steps, two_sum((x - steps) * _LN2_HIGH, (x - steps) * _LN2_LOW))
 
 
 _exp_once, _exp2_once = once(np.exp), once(np.exp2)
@@ -120,18 +128,6 @@ _DEGREE = 13
 """Degree of the Taylor polynomial on |r| <= log(2)/2. The terms left out are below 2^-57 of the result."""
 _FARTHEST = 1200.0
 """Distance beyond which all powers are 0 or infinite."""
-
-
-def _exp(values: Array) -> Array:
-    x = np.clip(values, -_FARTHEST, _FARTHEST)
-    steps = np.rint(x * (1.0 / (_LN2_HIGH + _LN2_LOW)))
-    return _powers(steps, two_sum(x - steps * _LN2_HIGH, -steps * _LN2_LOW))
-
-
-def _exp2(values: Array) -> Array:
-    x = np.clip(values, -_FARTHEST, _FARTHEST)
-    steps = np.rint(x)
-    return _powers(steps, two_sum((x - steps) * _LN2_HIGH, (x - steps) * _LN2_LOW))
 
 
 def _powers(steps: Array, rest: DoubleWord) -> Array:

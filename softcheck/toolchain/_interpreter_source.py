@@ -113,14 +113,14 @@ class _Names:
 def _wrap_patch(interpreter: Any, original: Any) -> Callable[[Any], Any]:
     # Triton patches the modules that a kernel's own module names; all kernels get the whole language.
     everywhere = SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
-    extras = _bind_extras(interpreter.interpreter_semantic)
+    extras, new_scope = _bind_extras(interpreter.interpreter_semantic), interpreter._LangPatchScope  # noqa: SLF001
     # Modules whose names are patched in this launch, by how many names they have: rewriting a kernel adds some.
     done: set[tuple[int, int]] = set()
 
     def patch(function: Any) -> Any:
         # Functions that kernels call are patched in the middle of a launch, when all but their own names is done.
         is_nested = not tl.core.is_builtin(tl.core.load)
-        scope = interpreter._LangPatchScope() if is_nested else original(everywhere)  # noqa: SLF001
+        scope = new_scope() if is_nested else original(everywhere)
         names = function.__globals__
         if not is_nested:
             done.clear()

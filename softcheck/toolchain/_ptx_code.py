@@ -112,6 +112,11 @@ class Code:
         source = definitions[0].operands[0]
         return self.constant(source) if _CONSTANT.match(source) else None
 
+    def number(self, operand: str, kind: str) -> float | None:
+        """The number that an operand of a type always is, or None; of a packed type, the one that both halves are."""
+        text = self.constant(operand)
+        return None if text is None else number(text, kind)
+
     def constants(self, instruction: Instruction) -> set[str]:
         """The constants among an instruction's operands."""
         return {value for operand in instruction.operands if (value := self.constant(operand)) is not None}
@@ -187,7 +192,7 @@ def _plainly(code: Code, i: Instruction) -> Instruction:
     """An instruction as what it computes; see ``parse``."""
     if i.operation == "xor":
         return _as_negation(code, i)
-    if i.operation == "sub" and i.type and _number_of(code, i.operands[0], i.type) == 0.0:
+    if i.operation == "sub" and i.type and code.number(i.operands[0], i.type) == 0.0:
         return Instruction(i.opcode.replace("sub", "neg", 1), i.results, i.operands[1:])
     if i.operation == "fma" and i.type:
         return _as_addition(code, i)
@@ -208,17 +213,12 @@ def _as_negation(code: Code, i: Instruction) -> Instruction:
 
 def _as_addition(code: Code, i: Instruction) -> Instruction:
     for factor, other in (i.operands[:2], i.operands[1::-1]):
-        value = _number_of(code, factor, i.type)
+        value = code.number(factor, i.type)
         if value == 1.0:
             return Instruction(i.opcode.replace("fma", "add", 1), i.results, (other, i.operands[2]))
         if value == -1.0:
             return Instruction(i.opcode.replace("fma", "sub", 1), i.results, (i.operands[2], other))
     return i
-
-
-def _number_of(code: Code, operand: str, kind: str) -> float | None:
-    text = code.constant(operand)
-    return None if text is None else number(text, kind)
 
 
 _LAYOUTS = {"f16": ("<H", "<e", 16), "f32": ("<I", "<f", 32), "f64": ("<Q", "<d", 64)}

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from softcheck.toolchain._ptx_code import Code, Instruction, number
+from softcheck.toolchain._ptx_code import Code, Instruction
 
 _LOG2E = math.frexp(math.log2(math.e))[0]
 _LN2 = math.frexp(math.log(2))[0]
@@ -99,7 +99,7 @@ class Exponents:
                 return
 
     def _scaled(self, shift: Subtraction, i: Instruction, factor: str) -> Subtraction:
-        return replace(shift, scaled_after=shift.scaled_after or not self._is_exact(i, factor))
+        return replace(shift, scaled_after=shift.scaled_after or self._factor(i, (factor,)) is not None)
 
     def _shift(self, i: Instruction, logits: _Term, subtracted: _Term) -> Subtraction:
         products, taken = self._products(i, logits), self._products(i, subtracted)
@@ -124,7 +124,7 @@ class Exponents:
         """True if a summand's sign changes on its way, by an instruction or a negative constant."""
         negated = False
         for operand in term.operands:
-            value = self._value(operand, "f32")
+            value = self.code.number(operand, "f32")
             negated ^= value is not None and value < 0
             register: str | None = operand
             met = set()
@@ -135,7 +135,7 @@ class Exponents:
                 for i in definitions[:1]:
                     negated ^= i.operation == "neg"
                     if i.operation == "mul" and i.type:
-                        values = [self._value(o, i.type) for o in i.operands]
+                        values = [self.code.number(o, i.type) for o in i.operands]
                         negated ^= any(v is not None and v < 0 for v in values)
                         register = next((o for o, v in zip(i.operands, values, strict=True) if v is None), None)
                     elif i.copies and i.operands:
@@ -195,8 +195,9 @@ class Exponents:
                 if i.operation in _PASSING or self._selects_largest(i):
                     waiting += self._loaded_of(i.operands)
         # The same instruction may stand behind several registers.
-        once = {id(i): (i, operands) for i, operands in found if not self._is_one(i, operands)}
-        return list(once.values())
+        once = {id(i): (i, operands) for i, operands in found}
+        ones = (1.0, -1.0)
+        return [(i, o) for i, o in once.values() if not any(self.code.number(each, i.type) in ones for each in o)]
 
     def _loaded_of(self, operands: tuple[str, ...]) -> list[str]:
         """Returns the operands that come from memory, or all if none does.
@@ -206,12 +207,9 @@ class Exponents:
         loaded = [o for o in operands if any(i.opcode.startswith("ld.global") for i in self._origins(_Term((o,))))]
         return loaded or list(operands)
 
-    def _is_one(self, i: Instruction, operands: tuple[str, ...]) -> bool:
-        return any(abs(v) == 1.0 for o in operands if (v := self._value(o, i.type)) is not None)
-
     def _factor(self, i: Instruction, operands: tuple[str, ...]) -> str | None:
         """Returns the kind of a product's factor, as ``Subtraction.factors`` names it; None for a power of two."""
-        values = [v for o in operands if (v := self._value(o, i.type)) is not None]
+        values = [v for o in operands if (v := self.code.number(o, i.type)) is not None]
         if not values:
             return "argument"
         mantissa = abs(math.frexp(values[0])[0])
@@ -221,14 +219,6 @@ class Exponents:
         # Constants of 16 bits are rounded, and people write log2(e) with few digits.
         near = 2.0**-7 if "16" in i.type else 2.0**-13
         return "log2e" if math.isclose(mantissa, log2e, rel_tol=near) else "constant"
-
-    def _is_exact(self, i: Instruction, factor: str) -> bool:
-        return self._factor(i, (factor,)) is None
-
-    def _value(self, operand: str, kind: str) -> float | None:
-        """The number that an operand of a type always is, or None; of a packed type, the one that both halves are."""
-        text = self.code.constant(operand)
-        return None if text is None else number(text, kind)
 
 
 _PASSING = (*_PRODUCTS, "add", "sub", "div", "neg", "abs", "max", "min", "redux", "setp", "and", "or", "xor", "not")

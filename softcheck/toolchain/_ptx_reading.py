@@ -231,8 +231,10 @@ class Reading:
                 return True
             if i.operation not in ("mul", "fma"):
                 continue
+            is_added = i.operation == "fma" or any(self._adds(reader) for reader in self.code.readers(i.results))
             for factor, other in (i.operands[:2], i.operands[1::-1]):
-                if self._is_power(factor) and (self._is_sum(other) or (self._is_loaded(other) and self._is_added(i))):
+                is_loaded = any(source.opcode.startswith("ld.global") for source in self.code.sources(other))
+                if self._is_power(factor) and (self._is_sum(other) or (is_loaded and is_added)):
                     return True
         return False
 
@@ -254,12 +256,6 @@ class Reading:
     def _adds(self, i: Instruction) -> bool:
         """True if an instruction adds values that depend on exponentials, none of them a constant."""
         return i.operation in ("add", "fma") and bool(i.type) and id(i) in self._reached and not self.code.constants(i)
-
-    def _is_loaded(self, operand: str) -> bool:
-        return any(i.opcode.startswith("ld.global") for i in self.code.sources(operand))
-
-    def _is_added(self, product: Instruction) -> bool:
-        return product.operation == "fma" or any(self._adds(i) for i in self.code.readers(product.results))
 
     def calls(self) -> set[str]:
         """Functions of libdevice that are called and not inlined."""

@@ -40,7 +40,7 @@ class Meter:
     def __call__(self, *, metadata_group: dict[str, str], times: Any, cache_hit: bool, **_: Any) -> None:
         """Triton's listener: a kernel is there. Metadata name its files; times are in microseconds."""
         self.kernels += 1
-        note = _note_beside(metadata_group)
+        note = next((Path(file).with_name(_FILE) for file in metadata_group.values()), None)
         if cache_hit:
             seconds = _read(note)
         else:
@@ -92,11 +92,6 @@ def _cpu_seconds() -> float:
     """CPU seconds of this process and of the processes that it has waited for, such as ptxas."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
-
-
-def _note_beside(files: dict[str, str]) -> Path | None:
-    first = next(iter(files.values()), None)
-    return None if first is None else Path(first).with_name(_FILE)
 
 
 def _read(note: Path | None) -> float | None:

@@ -42,44 +42,25 @@ def correct() -> None:
     from triton.runtime import interpreter
     from triton.runtime.autotuner import Autotuner
 
-    missing = [name for name in _REPLACED if not hasattr(interpreter, name)]
-    if missing:
+    try:
+        if hasattr(interpreter.GridExecutor.__call__, _MARK):
+            return
+        # First, since the other modules take the functions that it replaces.
+        _interpreter_types.install(interpreter)
+        _interpreter_builder.install(interpreter)
+        _interpreter_folds.install(interpreter)
+        _interpreter_source.install(interpreter)
+        _interpreter_pace.install(interpreter)
+        interpreter._patch_lang_tensor = _wrap_tensor_patch(interpreter._patch_lang_tensor)  # noqa: SLF001
+        interpreter._implicit_cvt = _wrap_arguments(interpreter, interpreter._implicit_cvt)  # noqa: SLF001
+        interpreter.GridExecutor.__call__ = _wrap_launch(interpreter.GridExecutor.__call__)
+        interpreter.InterpretedFunction.run = _wrap_run(interpreter.InterpretedFunction.run)
+        Autotuner.run = _wrap_tuning(Autotuner.run)
+    except AttributeError as error:
         raise RuntimeError(
-            f"Triton {triton.__version__}: triton.runtime.interpreter has no {missing[0]}, expected it as in Triton 3.6 to "
-            "3.9; without it results of the interpreter can't be trusted, so use one of those versions"
-        )
-    if hasattr(interpreter.GridExecutor.__call__, _MARK):
-        return
-    # First, since the other modules take the functions that it replaces.
-    _interpreter_types.install(interpreter)
-    _interpreter_builder.install(interpreter)
-    _interpreter_folds.install(interpreter)
-    _interpreter_source.install(interpreter)
-    _interpreter_pace.install(interpreter)
-    interpreter._patch_lang_tensor = _wrap_tensor_patch(interpreter._patch_lang_tensor)  # noqa: SLF001
-    interpreter._implicit_cvt = _wrap_arguments(interpreter, interpreter._implicit_cvt)  # noqa: SLF001
-    interpreter.GridExecutor.__call__ = _wrap_launch(interpreter.GridExecutor.__call__)
-    interpreter.InterpretedFunction.run = _wrap_run(interpreter.InterpretedFunction.run)
-    Autotuner.run = _wrap_tuning(Autotuner.run)
-
-
-_REPLACED = (
-    "InterpreterBuilder",
-    "ReduceOps",
-    "ScanOps",
-    "ASTTransformer",
-    "FunctionRewriter",
-    "GridExecutor",
-    "InterpretedFunction",
-    "_LangPatchScope",
-    "_convert_float",
-    "_implicit_cvt",
-    "_interpreter",
-    "_patch_lang",
-    "_patch_lang_tensor",
-    "interpreter_builder",
-    "interpreter_semantic",
-)
+            f"Triton {triton.__version__}: {error}, expected it as in Triton 3.6 to 3.9; without it results of the interpreter "
+            "can't be trusted, so use one of those versions"
+        ) from error
 
 
 def _wrap_tensor_patch(original: Any) -> Any:

@@ -221,7 +221,8 @@ def shown_arithmetic(observed: ObservedArithmetic, dtype: str) -> Arithmetic:
     unknown = [*_without_model(observed), *observed.directed_roundings, *observed.calls]
     # "input" is the only 16-bit type that a model has.
     unknown += [f"sums in {kind}" for kind in observed.sums if kind.endswith("16") and kind != dtype]
-    unknown += [op for op in (*observed.narrow_operations, *observed.narrow_roundings) if _narrow_type(op) != dtype]
+    narrow = (*observed.narrow_operations, *observed.narrow_roundings)
+    unknown += [op for op in narrow if dtype != ("bfloat16" if ".bf16" in op else "float16")]
     if unknown:
         raise ValueError(
             f"the PTX shows {_list(unknown)}, for which there is no proven bound; expected exponentials of shifted float32 or "
@@ -287,10 +288,6 @@ def _of_softmax(observed: ObservedArithmetic) -> tuple[str, ...]:
         # It stands beside every kind of float64.
         shifted = [kind for kind in shifted if kind != "libdevice_float64"]
     return tuple(shifted) or observed.exponentials
-
-
-def _narrow_type(opcode: str) -> str:
-    return "bfloat16" if ".bf16" in opcode else "float16"
 
 
 def _in_float32(observed: ObservedArithmetic) -> bool:

@@ -178,13 +178,10 @@ def _describe(error: BaseException) -> str:
     message = " ".join(str(error).split())[:400]
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__}: {error.msg} at {error.filename}:{error.lineno}"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_machinery(f.filename)]
+    files = (f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(("<frozen", __file__)))
+    frames = [f for f in files if "importlib" not in Path(f.filename).parts]
     place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}: {message}{place}"
-
-
-def _is_machinery(filename: str) -> bool:
-    return filename.startswith("<frozen") or "importlib" in Path(filename).parts or filename == __file__
 
 
 def _callables_hint(name: str, module: ModuleType) -> str:

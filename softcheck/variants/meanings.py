@@ -150,17 +150,13 @@ def untried(
     return found
 
 
-class Defaults(NamedTuple):
-    """The operation that a function computes by the defaults of its parameters."""
+def of_defaults(
+    parameters: Sequence[inspect.Parameter], operation: str, declared: Mapping[str, Parameter]
+) -> tuple[dict[str, Parameter], tuple[str, ...]]:
+    """Returns the values that defaults of parameters which calls leave out give an operation's parameters that nobody declares.
 
-    values: dict[str, Parameter]
-    """Values of the operation's parameters."""
-    remarks: tuple[str, ...]
-    """Sentences on these values, and on defaults that are none of the operation's values."""
-
-
-def of_defaults(parameters: Sequence[inspect.Parameter], operation: str, declared: Mapping[str, Parameter]) -> Defaults:
-    """Returns what the defaults of parameters that calls leave out say of an operation's parameters that nobody declares."""
+    Sentences on these values come with them, and on defaults that are none of the operation's values.
+    """
     usual = operation_of(operation).parameters
     values: dict[str, Parameter] = {}
     remarks: list[str] = []
@@ -182,7 +178,7 @@ def of_defaults(parameters: Sequence[inspect.Parameter], operation: str, declare
             values[name] = value
             other = "" if value == each.default else f" ({name}={value_in_words(value)})"
             remarks.append(f"judged with {shown}{other}, its default; --declare {name}=VALUE judges another value")
-    return Defaults(values, tuple(remarks))
+    return values, tuple(remarks)
 
 
 def passed(parameters: Sequence[inspect.Parameter], operation: Operation) -> dict[str, str]:

@@ -195,10 +195,9 @@ class Imported:
         remarks: tuple[str, ...] = ()
         if self.where.kind != "builtin":
             left_out = [*parameters_to_make(self.found), *made.left_out]
-            defaults = of_defaults(left_out, declaration.operation, declaration.parameters)
-            remarks = defaults.remarks
-            if defaults.values:
-                declaration = _with_parameters(declaration, defaults.values)
+            values, remarks = of_defaults(left_out, declaration.operation, declaration.parameters)
+            if values:
+                declaration = _with_parameters(declaration, values)
                 made = adapted(self.found, self._named, call, declaration.computed)
         if more := implied(made.names, declaration.computed, declaration.parameters):
             declaration = _with_parameters(declaration, more)

@@ -136,8 +136,11 @@ class Recorder:
     def note(self, kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any], grid: Any) -> None:
         """Keeps one launch."""
         given = dict(zip(kernel.arg_names, arguments, strict=False)) | options
-        wanted = _constants_of(kernel) | (set(options) - set(kernel.arg_names))
-        constants = (LaunchNumber(name, v) for name, v in sorted(given.items()) if name in wanted and _is_plain(v))
+        annotations = getattr(kernel.fn, "__annotations__", {}).items()
+        wanted = {name for name, kind in annotations if "constexpr" in str(getattr(kind, "__name__", kind))}
+        wanted |= set(options) - set(kernel.arg_names)
+        plain = {name: value for name, value in sorted(given.items()) if isinstance(value, int | float | str)}
+        constants = (LaunchNumber(name, value) for name, value in plain.items() if name in wanted)
         sizes = grid(given) if callable(grid) else grid
         sizes = sizes if isinstance(sizes, tuple | list) else (sizes,)
         dimensions = (LaunchNumber("", int(size)) for size in sizes)
@@ -207,15 +210,6 @@ def tracing(recorder: Recorder) -> Iterator[None]:
         yield
     finally:
         sys.settrace(before)
-
-
-def _constants_of(kernel: Any) -> set[str]:
-    annotations = getattr(kernel.fn, "__annotations__", {})
-    return {name for name, kind in annotations.items() if "constexpr" in str(getattr(kind, "__name__", kind))}
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, int | float | str)
 
 
 _SIZES: dict[str, Callable[[int, int], int]] = {

@@ -46,11 +46,6 @@ def _pasted(spec: str, imports: Sequence[str], signature: str, lines: Sequence[s
     return "\n".join(f"    {line}" if line else "" for line in text)
 
 
-def places_of_sequences(names: Sequence[str]) -> list[str]:
-    """Returns those parameters' names that are of the places at which packed sequences begin, such as cu_seqlens_q."""
-    return [name for name in names if _PLACES.match(name.lower())]
-
-
 def packing_wrapper(names: Sequence[str], spec: str, operands: Mapping[str, str]) -> str:
     """A function of queries, keys and values, by the names of needed parameters, that packs sequences of one length for a function of packed ones."""
     given = ", ".join(f"{each}={_packed(each, operands)}" for each in names)
@@ -70,6 +65,7 @@ def packing_wrapper(names: Sequence[str], spec: str, operands: Mapping[str, str]
 
 
 _PLACES = re.compile(r"cu_?seq_?len|cumulative_seq|seq_?start|(q|kv?|query|key)?_?indptr")
+"""Beginnings of names for the places at which packed sequences begin, such as cu_seqlens_q."""
 _LONGEST = re.compile(r"max_?(seq|len)")
 
 
@@ -92,7 +88,7 @@ def refusal_of(found: Any, function: Callable[..., Any], spec: str, judged: Oper
     except (TypeError, ValueError):
         signature, needed = "(...)", []
     begin = f"variant {spec!r}: {name}{signature}"
-    if packed := places_of_sequences(needed):
+    if packed := [name for name in needed if _PLACES.match(name.lower())]:
         operands = operand_names(needed, "attention")
         is_attention = {*operands.values()} >= {"q", "k", "v"}
         pasted = packing_wrapper(needed, spec, operands) if is_attention else wrapper(found, spec)

@@ -63,7 +63,7 @@ def test_a_malformed_line_is_named_and_the_rest_is_kept(tmp_path, line, said):
     file = written(tmp_path / "a.jsonl", ONE, line, TWO)
     with pytest.raises(UsageError, match=rf"a\.jsonl:2: .*{said}"):
         load([file])
-    assert [str(p).startswith(f"{file}:2: ") for p in verify([file])] == [True]
+    assert [p.startswith(f"{file}:2: ") for p in verify([file])] == [True]
     assert [line.case for line in corpora.read_lines(file)] == [ONE, None, TWO]
 
 
@@ -78,14 +78,13 @@ def test_ids_are_unique_over_files(tmp_path):
     written(tmp_path / "b.jsonl", TWO, case_of([[7.0]], name="one"))
     with pytest.raises(UsageError, match=r"b\.jsonl:2: id 'test/one/float16' is in use at .*a\.jsonl:1"):
         load([tmp_path])
-    assert ["id 'test/one/float16' is in use" in p.message for p in verify([tmp_path])] == [True]
+    assert ["id 'test/one/float16' is in use" in p for p in verify([tmp_path])] == [True]
 
 
 def test_verify_finds_the_same_input_under_two_ids(tmp_path):
     written(tmp_path / "a.jsonl", ONE, case_of([[1.0]], name="again"))
     (problem,) = verify([tmp_path])
-    assert problem.line == 2
-    assert "the same input as the case at" in problem.message
+    assert problem.startswith(f"{tmp_path / 'a.jsonl'}:2: the same input as the case at")
 
 
 @pytest.mark.parametrize("change", [{"digest": "0" * 16}, {"recipe": Recipe(Normal(4))}, {"shape": (4, 101)}])
@@ -95,7 +94,7 @@ def test_verify_finds_a_recipe_that_does_not_reproduce(tmp_path, change):
     ).with_digest()
     written(tmp_path / "a.jsonl", msgspec.structs.replace(case, **change))
     (problem,) = verify([tmp_path])
-    assert "is recorded: its bits, shape, layout or operands were changed" in problem.message
+    assert "is recorded: its bits, shape, layout or operands were changed" in problem
 
 
 def test_verify_refuses_what_does_not_fit_into_memory(tmp_path):
@@ -104,15 +103,13 @@ def test_verify_refuses_what_does_not_fit_into_memory(tmp_path):
     )
     written(tmp_path / "a.jsonl", case)
     (problem,) = verify([tmp_path])
-    assert "GiB are free" in problem.message
+    assert "GiB are free" in problem
 
 
 def test_verify_names_an_empty_file(tmp_path):
     written(tmp_path / "a.jsonl", ONE)
     written(tmp_path / "b.jsonl", b"\n")
-    assert [str(p) for p in verify([tmp_path])] == [
-        f"{tmp_path / 'b.jsonl'}: holds no cases; add some or remove the file"
-    ]
+    assert verify([tmp_path]) == [f"{tmp_path / 'b.jsonl'}: holds no cases; add some or remove the file"]
 
 
 def test_unknown_missing_empty_and_unreadable_corpora(tmp_path, monkeypatch):

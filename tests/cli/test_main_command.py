@@ -8,6 +8,8 @@ from command import softcheck
 
 from softcheck import __version__
 from softcheck.cases.corpus import default_corpora, load
+from softcheck.cli.config import settings_of
+from softcheck.cli.report import report_command
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])
@@ -49,6 +51,15 @@ def test_a_function_in_a_commands_place_is_judged():
 def test_a_shell_completes_commands_options_and_choices(words, at, expected):
     done = softcheck(_SOFTCHECK_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(at))
     assert {line.partition(",")[2] for line in done.stdout.splitlines()} == expected
+
+
+def test_help_shows_the_options_that_matter_and_help_all_every_one():
+    first, everything = softcheck("report", "--help").stdout, softcheck("report", "--help-all").stdout
+    assert "--dtype" in first
+    assert "--max-slowdown" not in first
+    assert "env var" not in first
+    listed = re.findall(r"^  (?:-h, )?--([\w-]+)", everything, re.MULTILINE)
+    assert sorted(listed) == sorted({*settings_of(report_command), "help", "help-all"})
 
 
 def test_the_script_for_a_shell_is_printed():

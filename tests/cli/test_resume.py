@@ -16,9 +16,8 @@ from command import softcheck
 from softcheck.cli.report import report_command as command
 from softcheck.cli.resuming import DAYS_KEPT, clear_away, take_up
 from softcheck.errors import UsageError
-from softcheck.run.journal import Journal, _records
+from softcheck.run.journal import Journal, RunHeader, _records
 from softcheck.run.protocol import Ready
-from softcheck.run.record import RunHeader
 
 ROOT = Path(__file__).parents[2]
 KERNEL = """

@@ -126,6 +126,7 @@ def _function(module: ast.Module, folder: str) -> str:
     return next((name for name in OPERATIONS if name in defined), "softmax")
 
 
+@cache
 def read(path: Path) -> Planted:
     """A file's own words. Raises ValueError that says which constant is missing or not one of the known words."""
     module = ast.parse(path.read_text(encoding="utf-8"))

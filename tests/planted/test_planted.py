@@ -24,7 +24,7 @@ WIDEST = 200
 SHARES = 20
 """Parts of the cases and the probes, of which a control runs one in a dtype: several controls run each case and probe."""
 
-ALIKE = 5
+ALIKE = 2
 """Wrong kernels that one and the same case or trial shows, of which as many run where there is no GPU: the first of each operation first."""
 
 PARTS = 12
@@ -72,9 +72,6 @@ def test_bug_is_found(session, planted):
     on_gpu = session.ready.backend == "cuda"
     for dtype in planted.dtypes if on_gpu else [in_turn(planted, all_bugs())]:
         found = kinds_shown(session, planted, dtype)
-        if not planted.expected & set().union(*found.values()):
-            # Probes try as much as their seconds allow, which is little where other tests have the cores.
-            found = kinds_shown(session, planted, dtype)
         assert planted.expected & set().union(*found.values()), (
             f"{dtype}: expected one of {sorted(planted.expected)}, found {found}"
         )

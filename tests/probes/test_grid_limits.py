@@ -15,7 +15,7 @@ def as_on_a_gpu(function):
     setting = Setting(declaration=declaration_of(function), dtype="float16", backend="cuda")
     subject = Subject(LoadedVariant(function.__name__, function, setting.declaration), setting, torch.device("cpu"))
     # The device judge would describe what is wrong in a million rows; below that the numpy judge does.
-    trials = [trial for trial in probe.trials(setting) if max(shape.rows for shape in trial.parameters.shapes) < 2**20]
+    trials = [trial for trial in probe.trials(setting) if max(stop.shape.rows for stop in trial.parameters) < 2**20]
     return probe.conclude([(trial, probe.run(subject, trial)) for trial in trials])
 
 
@@ -81,9 +81,7 @@ def test_more_heads_than_a_second_dimension_of_a_grid_has_are_not_asked_for():
         declared = Declaration(operation=operation, parameters=parameters)
         setting = Setting(declaration=declared, dtype="float16", backend="cuda")
         return {
-            probe: max(
-                shape.rows for trial in registry.load(probe).trials(setting) for shape in trial.parameters.shapes
-            )
+            probe: max(stop.shape.rows for trial in registry.load(probe).trials(setting) for stop in trial.parameters)
             for probe in ("grid_limits", "shapes")
         }
 

@@ -12,7 +12,7 @@ import torch
 from oracles.formats import FORMATS
 from softcheck.calling import call, state
 from softcheck.contract import FindingKind
-from softcheck.probes import judged, walk
+from softcheck.probes import helpers, judged, walk
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.helpers import ordinary_rows
 from softcheck.probes.judged import MOST, Calls
@@ -317,7 +317,7 @@ def test_making_a_call_waits_for_nothing(dtype):
 )
 def test_of_many_wrong_heads_few_are_judged_and_a_single_one_is_found_wherever_it_is(monkeypatch, name, least, most):
     fmt, columns = FORMATS["float32"], 9
-    monkeypatch.setattr(judged, "_MOST_NUMBERS", 4 * columns * 16)
+    monkeypatch.setattr(helpers, "_MOST_NUMBERS", 4 * columns * 16)
     variant = load(f"{KERNELS}:{name}")
     setting = Setting(declaration=variant.declaration, dtype="float32", backend="interpreter")
     subject = Subject(variant, setting, torch.device("cpu"))

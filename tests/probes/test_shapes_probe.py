@@ -46,5 +46,5 @@ def test_only_what_is_declared_is_asked_for():
 
     assert conclusion("shapes", narrow, effort="quick").findings == ()
     trials = registry.load("shapes").trials(Setting(declaration=Declaration(), dtype="float16", backend="cuda"))
-    shapes = {shape for trial in trials for shape in trial.parameters.shapes}
+    shapes = {stop.shape for trial in trials for stop in trial.parameters}
     assert {(1, 129), (4097, 129), (2**24, 1), (2**24 + 1025, 3)} <= shapes

@@ -33,9 +33,13 @@ def over_all_widths(function, dtype="float16", widest=1100):
     setting = Setting(declaration=declaration, dtype=dtype, backend="cuda")
     subject = Subject(LoadedVariant(function.__name__, function, declaration), setting, torch.device("cpu"))
     trials = [
-        trial for trial in probe.trials(setting) if max(shape.columns for shape in trial.parameters.shapes) <= widest
+        trial for trial in probe.trials(setting) if max(stop.shape.columns for stop in trial.parameters) <= widest
     ]
     return probe.conclude([(trial, probe.run(subject, trial)) for trial in trials])
+
+
+def shapes_of(trial):
+    return tuple(stop.shape for stop in trial.parameters)
 
 
 def right(x):
@@ -147,7 +151,7 @@ def test_widths_beyond_the_declared_limit_are_not_tried():
 def test_a_trial_that_ended_its_process_keeps_its_own_finding():
     probe = registry.load("sizes")
     setting = Setting(declaration=declaration_of(right), dtype="float16", backend="interpreter")
-    done = [(trial, Outcome(tried=trial.parameters.shapes)) for trial in probe.trials(setting)]
+    done = [(trial, Outcome(tried=shapes_of(trial))) for trial in probe.trials(setting)]
     crash = Violation(FindingKind.CRASH, "the worker died")
     done[1] = (done[1][0], Outcome(violations=(crash,)))
     [shown] = probe.conclude(done).findings
@@ -159,10 +163,10 @@ def test_widths_after_a_crash_are_not_said_to_cost_too_much():
     probe = registry.load("sizes")
     setting = Setting(declaration=declaration_of(right), dtype="float16", backend="cuda")
     first, second, *_ = probe.trials(setting)
-    shape = second.parameters.shapes[3]
+    shape = shapes_of(second)[3]
     crash = Violation(FindingKind.CRASH, "the device is lost")
     ended = Outcome(violations=(crash,), tried=(shape,), failing={FindingKind.CRASH: (shape,)}, fatal=True)
-    found = probe.conclude([(first, Outcome(tried=first.parameters.shapes)), (second, ended)])
+    found = probe.conclude([(first, Outcome(tried=shapes_of(first))), (second, ended)])
     [shown] = found.findings
     assert shown.violation.message.startswith(f"N = {shape.columns} (1 of 101 widths tried")
     assert found.skipped == ()

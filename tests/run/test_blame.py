@@ -41,7 +41,7 @@ def run(cases, variants, *, seconds=60.0):
 @pytest.fixture
 def own_heap(monkeypatch):
     """Workers that are started from nothing: a forked heap holds other blocks."""
-    monkeypatch.setattr(process, "start", process.start_from_nothing)
+    monkeypatch.setattr(process, "fork_worker", lambda *_: None)
 
 
 def kinds(results):

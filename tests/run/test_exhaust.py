@@ -11,7 +11,8 @@ from softcheck.errors import UsageError
 from softcheck.judge.measurement import Extreme, unmeasured
 from softcheck.report.build import build, exit_code
 from softcheck.report.formats import render
-from softcheck.run.exhaust import Exhausted, ExhaustHeader, LeftOut, Parts, exhaust
+from softcheck.run.exhaust import Exhausted, LeftOut, Parts, exhaust
+from softcheck.run.journal import RunHeader
 from softcheck.run.model import Run, RunOptions
 from softcheck.run.patience import MOST_DEATHS, MOST_TIMEOUTS, Over, Patience
 from softcheck.run.protocol import Ready
@@ -48,12 +49,14 @@ def answer(rows):
     return replace(unmeasured((rows, 1), ()), elements=rows, max_ulp=Extreme(0.4, 0, 0, "0000", "3c00"))
 
 
+def journal_of(folder, sources, *, resume):
+    header = RunHeader(softcheck="0", ready=READY, asked={"variant": "v"}, sources=sources)
+    return Parts(folder / "journal", header, SINGLE, ROWS, resume=resume)
+
+
 @pytest.fixture
 def parts(tmp_path):
-    header = ExhaustHeader(
-        variant="v", domain=SINGLE, device="CPU", torch="2", triton="3", rows_at_once=ROWS, sources={}
-    )
-    opened = Parts(tmp_path / "journal", header, resume=False)
+    opened = journal_of(tmp_path, {}, resume=False)
     yield opened
     opened.close()
 
@@ -103,19 +106,10 @@ def test_a_resumed_run_remembers_which_parts_ended_their_process(parts):
 
 
 def test_a_run_is_not_resumed_after_a_change_to_the_code(tmp_path):
-    begun = ExhaustHeader(
-        variant="v",
-        domain=SINGLE,
-        device="CPU",
-        torch="2",
-        triton="3",
-        rows_at_once=ROWS,
-        sources={"softcheck": "a", "v": "b"},
-    )
-    Parts(tmp_path / "journal", begun, resume=False).close()
-    Parts(tmp_path / "journal", begun, resume=True).close()
+    journal_of(tmp_path, {"softcheck": "a", "v": "b"}, resume=False).close()
+    journal_of(tmp_path, {"softcheck": "a", "v": "b"}, resume=True).close()
     with pytest.raises(UsageError, match="the source of v has changed since"):
-        Parts(tmp_path / "journal", replace(begun, sources={"softcheck": "a", "v": "c"}), resume=True)
+        journal_of(tmp_path, {"softcheck": "a", "v": "c"}, resume=True)
 
 
 def test_a_resumed_run_remembers_an_answer(parts):

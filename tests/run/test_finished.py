@@ -5,7 +5,9 @@ from msgspec.structs import replace
 
 from softcheck.cases.exhaustive import domain
 from softcheck.judge.measurement import Extreme, merge, unmeasured
-from softcheck.run.exhaust import ExhaustHeader, Parts, rows_of_a_part
+from softcheck.run.exhaust import Parts, rows_of_a_part
+from softcheck.run.journal import RunHeader
+from softcheck.run.protocol import Ready
 
 COUNT = 1000
 DRAWN = np.random.default_rng(1)
@@ -17,20 +19,14 @@ def part(number, *violations):
     return replace(found, max_ulp=Extreme(float(round(ERRORS[number], 2)), number, 0, "0000", "3c00"))
 
 
-def header():
-    return ExhaustHeader(
-        variant="v",
-        domain=domain("float16", 3, first=8 * COUNT),
-        device="CPU",
-        torch="2",
-        triton="3",
-        rows_at_once=8,
-        sources={},
-    )
+def opened(path, *, resume=False):
+    ready = Ready("interpreter", "CPU", "2", "3", "3", None)
+    header = RunHeader(softcheck="0", ready=ready, asked={"variant": "v"}, sources={})
+    return Parts(path, header, domain("float16", 3, first=8 * COUNT), 8, resume=resume)
 
 
 def finished(path, order):
-    parts = Parts(path, header(), resume=False)
+    parts = opened(path)
     for number in order:
         parts.add(int(number), part(int(number)))
     parts.close()
@@ -48,7 +44,7 @@ def test_the_order_does_not_count(tmp_path):
 def test_what_is_missing_is_named_also_when_the_run_goes_on(tmp_path):
     done = set(DRAWN.permutation(COUNT)[:700].tolist())
     parts = finished(tmp_path / "journal", done)
-    resumed = Parts(tmp_path / "journal", header(), resume=True)
+    resumed = opened(tmp_path / "journal", resume=True)
     assert set(parts.missing) == set(resumed.missing) == set(range(COUNT)) - done
     assert resumed.measurements == parts.measurements
     resumed.close()

@@ -7,10 +7,11 @@ from softcheck.cases.corpus import default_corpora, load, select
 from softcheck.cases.exhaustive import domain
 from softcheck.errors import UsageError
 from softcheck.run.check import check
-from softcheck.run.exhaust import ExhaustHeader, Parts
+from softcheck.run.exhaust import Parts
+from softcheck.run.journal import RunHeader
 from softcheck.run.model import RunOptions
 from softcheck.run.protocol import Ready
-from softcheck.run.record import Keeping, Kept, Record, RunHeader
+from softcheck.run.record import Keeping, Kept, Record
 from softcheck.variants.recognised import Recognised
 
 READY = Ready("interpreter", "CPU", "2", "3", "3", None)
@@ -35,20 +36,13 @@ def test_a_journal_says_one_call_of_a_variant(tmp_path):
 
 
 def test_exhaust_goes_on_with_one_call_alone(tmp_path):
-    header = ExhaustHeader(
-        variant="v",
-        domain=domain("float16", 1),
-        device="CPU",
-        torch="2",
-        triton="3",
-        rows_at_once=1024,
-        sources={},
-        fact=OVER_ROWS,
-    )
-    Parts(tmp_path / "journal", header, resume=False).close()
-    Parts(tmp_path / "journal", header, resume=True).close()
-    with pytest.raises(UsageError, match="belongs to another run"):
-        Parts(tmp_path / "journal", replace(header, fact=replace(OVER_ROWS, call="f(x)")), resume=True)
+    def opened(fact, *, resume=True):
+        Parts(tmp_path / "journal", replace(HEADER, fact=fact), domain("float16", 1), 1024, resume=resume).close()
+
+    opened(OVER_ROWS, resume=False)
+    opened(OVER_ROWS)
+    with pytest.raises(UsageError, match="it was begun with the call "):
+        opened(replace(OVER_ROWS, call="f(x)"))
 
 
 def test_a_run_that_goes_on_makes_no_trial(tmp_path, monkeypatch):

@@ -43,7 +43,7 @@ def test_an_input_that_does_not_fit_the_device_is_blamed_on_no_variant(monkeypat
 @pytest.mark.parametrize("error", SCARCE)
 def test_a_worker_that_has_no_memory_for_a_judgement_goes_on(monkeypatch, error):
     """Ended by it, the worker would leave the blame with the variant that ran last."""
-    monkeypatch.setattr(measuring, "by_contract", failing(error))
+    monkeypatch.setattr(measuring, "judge_in_place", failing(error))
     sent = []
     requests = iter([encode_request(RunDomain(domain("float16", 2), 0, 16, "torch"))])
 

@@ -12,6 +12,10 @@ class HostClock:
         self.seconds = seconds
         self.flushes = 0
         self.lives = True
+        self.peak = None
+
+    def peak_bytes_per_second(self):
+        return self.peak
 
     def flush(self):
         self.flushes += 1

@@ -10,8 +10,9 @@ from host_clock import HostClock
 from oracles.formats import FORMATS
 from softcheck.operations import targets
 from softcheck.operations.registry import operation
-from softcheck.speed.engine import DeviceLostError, Engine, TimingPlan
+from softcheck.speed.engine import DeviceLostError, Engine
 from softcheck.speed.inputs import Rotation
+from softcheck.speed.samples import TimingPlan
 from softcheck.speed.statistics import LEAST_ROUNDS
 from softcheck.variants.adapt import operands_of
 from softcheck.variants.registry import load
@@ -35,10 +36,10 @@ def honest(x):
 
 
 def measure(functions, *, rows=70, columns=40, seconds=0.02, peak=None, clock=None, dtype="float32"):
-    plan = TimingPlan(
-        rows=rows, columns=columns, fmt=FORMATS[dtype], seed=3, seconds=seconds, peak_bytes_per_second=peak
-    )
-    steps = Engine(plan, CPU, clock or HostClock()).measure(functions)
+    plan = TimingPlan(rows=rows, columns=columns, dtype=dtype, seed=3, seconds=seconds)
+    clock = clock or HostClock()
+    clock.peak = peak
+    steps = Engine(plan, CPU, clock).measure(functions)
     names = []
     while True:
         try:
@@ -176,9 +177,9 @@ def measured_with(specs, *, dtype="float32", clock=None, rows=70, columns=40):
         variant.function(torch.zeros(2, 8))
     functions = {name: variant.function for name, variant in variants.items()}
     operation = next(iter(variants.values())).operation
-    plan = TimingPlan(rows=rows, columns=columns, fmt=FORMATS[dtype], seed=3, seconds=0.02, operation=operation)
+    plan = TimingPlan(rows=rows, columns=columns, dtype=dtype, seed=3, seconds=0.02)
     names = operands_of(next(iter(functions.values())))
-    steps = Engine(plan, CPU, clock or HostClock(), names=names).measure(functions)
+    steps = Engine(plan, CPU, clock or HostClock(), operation, names).measure(functions)
     while True:
         try:
             next(steps)
@@ -271,9 +272,8 @@ def measure_heads(name, clock=None, *, rows=5, columns=40):
     """Samples of an attention on some heads, called with queries, keys and values in its layout."""
     variant = load(name)
     variant.function(torch.randn(2, 8))
-    known = {"rows": rows, "columns": columns, "operation": variant.operation}
-    plan = TimingPlan(fmt=FORMATS["float32"], seed=3, seconds=0.01, **known)
-    engine = Engine(plan, CPU, clock or HostClock(), names=operands_of(variant.function))
+    plan = TimingPlan(rows=rows, columns=columns, dtype="float32", seed=3, seconds=0.01)
+    engine = Engine(plan, CPU, clock or HostClock(), variant.operation, operands_of(variant.function))
     steps = engine.measure({"it": variant.function}, {"it": variant.declaration.fully_masked})
     while True:
         try:

@@ -150,7 +150,7 @@ class Player:
         placed = self._placed(step, bits)
         if step.failing:
             with handing_out(failing(step.failing)):
-                self._call_in_vain(placed.view)
+                in_vain(self._timed(self._function), placed.view)
         try:
             kept = partial(self._kept_operands, rewrites=step.memory == "same")
             function = in_mode(in_mode(with_operands(self._function, placed.view, kept), step.settings), step.mode)
@@ -236,12 +236,15 @@ class Player:
             if device.type == "cuda":
                 torch.cuda.empty_cache()
             return
-        self._call_in_vain(BESIDE[step.act][1](place(step.bits(), FORMATS[step.dtype], step.placing(), device).view))
+        x = BESIDE[step.act][1](place(step.bits(), FORMATS[step.dtype], step.placing(), device).view)
+        in_vain(self._timed(self._function), x)
 
-    def _call_in_vain(self, x: torch.Tensor) -> None:
-        """Calls without looking at the answer, since nothing is promised for the call."""
-        with preserved(), suppress(Exception), activity.calling():
-            self._timed(self._function)(x)
+
+def in_vain(function: Callable[..., Any], *given: Any) -> Any:
+    """Makes a call of which nothing is promised, and returns its answer; None where it raises."""
+    with preserved(), suppress(Exception), activity.calling():
+        return function(*given)
+    return None
 
 
 def _is_left_out(violation: Violation, step: Step) -> bool:

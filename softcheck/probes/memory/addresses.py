@@ -7,7 +7,7 @@ lie in virtual memory, of which only the used pages exist.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import msgspec
@@ -19,7 +19,7 @@ from softcheck.calling.call import TORCH_DTYPES, Placed, Returned, is_out_of_mem
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.strides import untaken
-from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.base import Setting, Subject, TrialTable
 from softcheck.probes.helpers import (
     call_on,
     call_placed,
@@ -49,43 +49,44 @@ _ABOVE = 1600.0
 """Distance of decoys above the other logits: exponentials vanish beside theirs in every format."""
 
 
-class Addresses(Probe):
-    """Checks that a variant computes offsets in 64 bits."""
-
-    def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Far rows and columns if strided layouts are declared; unless ``quick``, dense tensors, which need a GPU."""
-        most = setting.declaration.max_elements
-        if most is not None and most <= _LIMIT:
-            return []
-        is_strided = "strided" in setting.declaration.layouts
-        is_dense = setting.takes(_DENSE_COLUMNS) and not setting.quick
-        columns = 129 if setting.takes(129) else 1
-        of_rows = partial(_far, shape=(3, columns), strides=(_FAR, 1), near=Layout(row_stride=columns + 7))
-        of_columns = partial(_far, shape=(2, 3), strides=(8, _FAR), near=Layout(row_stride=8, column_stride=32))
-        wanted = [
-            (is_strided, Trial("row-stride-2^30", of_rows)),
-            (is_strided and setting.takes(3), Trial("column-stride-2^30", of_columns)),
-            (is_dense, Trial("dense-2^31", partial(_dense, is_transposed=False))),
-            (is_dense and is_strided, Trial("dense-transposed-2^31", partial(_dense, is_transposed=True))),
-        ]
-        return [trial for is_wanted, trial in wanted if is_wanted]
-
-    def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Makes one trial; one call if all is well."""
-        try:
-            outcome: Outcome = trial.parameters(subject)
-        except (RuntimeError, MemoryError, OSError) as error:
-            if not isinstance(error, OSError) and not is_out_of_memory(error):
-                raise
-            return _left_out(f"the memory could not be had: {error}")
-        finally:
-            if subject.device.type == "cuda":
-                # These gigabytes would otherwise stay in the caching allocator, out of reach of other processes.
-                torch.cuda.empty_cache()
-        return outcome
+_Trial = Callable[[Subject], Outcome]
 
 
-PROBE = Addresses()
+def _plan(setting: Setting) -> Iterator[tuple[str, _Trial]]:
+    """Far rows and columns if strided layouts are declared; unless ``quick``, dense tensors, which need a GPU."""
+    most = setting.declaration.max_elements
+    if most is not None and most <= _LIMIT:
+        return
+    is_strided = "strided" in setting.declaration.layouts
+    is_dense = setting.takes(_DENSE_COLUMNS) and not setting.quick
+    columns = 129 if setting.takes(129) else 1
+    if is_strided:
+        near = Layout(row_stride=columns + 7)
+        yield "row-stride-2^30", partial(_far, shape=(3, columns), strides=(_FAR, 1), near=near)
+    if is_strided and setting.takes(3):
+        near = Layout(row_stride=8, column_stride=32)
+        yield "column-stride-2^30", partial(_far, shape=(2, 3), strides=(8, _FAR), near=near)
+    if is_dense:
+        yield "dense-2^31", partial(_dense, is_transposed=False)
+    if is_dense and is_strided:
+        yield "dense-transposed-2^31", partial(_dense, is_transposed=True)
+
+
+def _made(subject: Subject, trial: _Trial) -> Iterator[Outcome]:
+    """Makes one call if all is well."""
+    try:
+        yield trial(subject)
+    except (RuntimeError, MemoryError, OSError) as error:
+        if not isinstance(error, OSError) and not is_out_of_memory(error):
+            raise
+        yield _left_out(f"the memory could not be had: {error}")
+    finally:
+        if subject.device.type == "cuda":
+            # These gigabytes would otherwise stay in the caching allocator, out of reach of other processes.
+            torch.cuda.empty_cache()
+
+
+PROBE = TrialTable(_plan, _made)
 
 
 def _far(subject: Subject, shape: tuple[int, int], strides: tuple[int, int], near: Layout) -> Outcome:

@@ -16,24 +16,24 @@ import torch
 
 from oracles.formats import Bits, Format
 from softcheck.calling.call import (
-    TORCH_DTYPES,
     Called,
     CallOutcome,
     Placed,
     Returned,
     call_on_device,
     is_out_of_memory,
+    place,
     to_bits,
-    to_tensor,
 )
 from softcheck.calling.operands import with_operands
+from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind, Violation
 from softcheck.operations.strides import once
-from softcheck.probes.base import Setting, Subject
+from softcheck.probes.base import Setting, Subject, TrialTable
 from softcheck.probes.helpers import call_placed, only, ordinary_rows, shapes, stopped
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.poison import bytes_of, handing_out, nan_filled
-from softcheck.probes.same_bits import Repeated, SameBits, unlike
+from softcheck.probes.same_bits import Repeated, unlike
 
 MARGIN = 1 << 16
 """Least bytes on either side: several tiles of any kernel, and a multiple of every alignment that kernels ask for."""
@@ -59,13 +59,10 @@ def place_in_bands(
     bits: Bits, fmt: Format, poison: float, device: torch.device, row_stride: int | None = None
 ) -> Placed:
     """Places a matrix with ``poison`` all around it: before it, behind it, and between its rows if they lie apart."""
-    rows, columns = bits.shape
+    columns = bits.shape[1]
     stride = columns if row_stride is None else row_stride
     margin = margin_bytes(columns, fmt.itemsize) // fmt.itemsize
-    storage = torch.full((2 * margin + rows * stride,), poison, dtype=TORCH_DTYPES[fmt.name], device=device)
-    view = storage.as_strided((rows, columns), (stride, 1), margin)
-    view.copy_(to_tensor(bits, fmt, device))
-    return Placed(view, storage, fmt)
+    return place(bits, fmt, Layout(offset=margin, row_stride=stride), device, around=poison, behind=margin)
 
 
 @dataclass(slots=True)
@@ -280,7 +277,7 @@ def _in_bands(subject: Subject, asked: tuple[str, int, int]) -> Iterator[Outcome
     yield Outcome(violations=violations)
 
 
-PROBE = SameBits(_shapes, _in_bands)
+PROBE = TrialTable(_shapes, _in_bands)
 
 
 def _ways(where: str, largest: float) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:

@@ -13,7 +13,7 @@ import ctypes
 import mmap
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from softcheck.calling.call import Placed, place
 from softcheck.calling.operands import with_operands
 from softcheck.cases.case import PACKED, Layout
 from softcheck.contract import FindingKind
-from softcheck.probes.base import Probe, Setting, Subject, Trial
+from softcheck.probes.base import Setting, Subject, Trial, TrialTable
 from softcheck.probes.helpers import call_placed, only, ordinary_rows, prefixed
 from softcheck.probes.outcome import Conclusion, Outcome
 
@@ -145,37 +145,39 @@ class _Edge(NamedTuple):
         return {name: self.moved(name, each) for name, each in given.items()}
 
 
-class PageEnds(Probe):
+def _edges(setting: Setting) -> list[tuple[str, _Edge]]:
+    """Two shapes, one under the interpreter, packed and transposed: in ordinary memory, where it ends, and where it begins.
+
+    Other operands of a call are packed.
+    """
+    wanted = _SHAPES if setting.on_gpu and not setting.quick else _SHAPES[:1]
+    chosen = [(rows, columns) for rows, columns in wanted if setting.takes(columns)] or [(3, 1)]
+    kinds = ["", *[_TRANSPOSED] * ("strided" in setting.declaration.layouts)]
+    kinds += [_OPERANDS] * (setting.operation.arguments is not None)
+    edges = [_Edge(kind, *shape, edge) for kind in kinds for edge in _EDGES for shape in chosen]
+    return [(f"{each.edge}/{each.kind}{each.rows}x{each.columns}", each) for each in edges]
+
+
+def _called(subject: Subject, asked: _Edge) -> Iterator[Outcome]:
+    """Calls the variant once. On a CPU a read beyond the input ends the process."""
+    fmt, device = subject.setting.fmt, subject.device
+    bits = ordinary_rows(asked.rows, asked.columns, fmt, subject.setting.seed)
+    layout = Layout(row_stride=1, column_stride=asked.rows) if asked.kind == _TRANSPOSED else PACKED
+    try:
+        if asked.edge != "inside":
+            # Raises here what would be taken for the variant's own exception in the call.
+            bytes_at_an_edge(1, device, at_end=True)
+        view = asked.moved("x", place(bits, fmt, layout, device).view)
+    except UnmappedError as error:
+        yield Outcome(skipped=f"inputs beside unmapped memory: {error}")
+        return
+    placed = Placed(view, view.as_strided((view.numel(),), (1,)), fmt)
+    called = call_placed(subject.calling(with_operands(subject.variant.function, view, asked.operands)), placed)
+    yield Outcome(violations=only(called.violations, FindingKind.CRASH), fatal=called.fatal)
+
+
+class PageEnds(TrialTable):
     """Checks that nothing beyond the input and the other operands is read."""
-
-    def trials(self, setting: Setting) -> Sequence[Trial]:
-        """Two shapes, one under the interpreter, packed and transposed: in ordinary memory, where it ends, and where it begins.
-
-        Other operands of a call are packed.
-        """
-        wanted = _SHAPES if setting.on_gpu and not setting.quick else _SHAPES[:1]
-        chosen = [(rows, columns) for rows, columns in wanted if setting.takes(columns)] or [(3, 1)]
-        kinds = ["", *[_TRANSPOSED] * ("strided" in setting.declaration.layouts)]
-        kinds += [_OPERANDS] * (setting.operation.arguments is not None)
-        edges = [_Edge(kind, *shape, edge) for kind in kinds for edge in _EDGES for shape in chosen]
-        return [Trial(f"{each.edge}/{each.kind}{each.rows}x{each.columns}", each) for each in edges]
-
-    def run(self, subject: Subject, trial: Trial) -> Outcome:
-        """Calls the variant once. On a CPU a read beyond the input ends the process."""
-        asked: _Edge = trial.parameters
-        fmt, device = subject.setting.fmt, subject.device
-        bits = ordinary_rows(asked.rows, asked.columns, fmt, subject.setting.seed)
-        layout = Layout(row_stride=1, column_stride=asked.rows) if asked.kind == _TRANSPOSED else PACKED
-        try:
-            if asked.edge != "inside":
-                # Raises here what would be taken for the variant's own exception in the call.
-                bytes_at_an_edge(1, device, at_end=True)
-            view = asked.moved("x", place(bits, fmt, layout, device).view)
-        except UnmappedError as error:
-            return Outcome(skipped=f"inputs beside unmapped memory: {error}")
-        placed = Placed(view, view.as_strided((view.numel(),), (1,)), fmt)
-        called = call_placed(subject.calling(with_operands(subject.variant.function, view, asked.operands)), placed)
-        return Outcome(violations=only(called.violations, FindingKind.CRASH), fatal=called.fatal)
 
     def conclude(self, done: Sequence[tuple[Trial, Outcome]]) -> Conclusion:
         """Calls a crash a read out of bounds where the same call in ordinary memory passes."""
@@ -201,4 +203,4 @@ def _as_read(asked: _Edge, outcome: Outcome) -> Outcome:
     return msgspec.structs.replace(outcome, violations=read)
 
 
-PROBE = PageEnds()
+PROBE = PageEnds(_edges, _called)

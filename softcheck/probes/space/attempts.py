@@ -1,6 +1,5 @@
 """Calls of a variant in the circumstances of ways, each answer and each gradient judged."""
 
-from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
@@ -10,18 +9,17 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits, decode
-from softcheck.calling.call import Placed, Returned, call_on_device, to_bits, to_tensor
+from softcheck.calling.call import Placed, Returned, to_bits, to_tensor
 from softcheck.calling.operands import Inputs, given, inputs_of
 from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Subject
 from softcheck.probes.diagnose import differ_grossly
-from softcheck.probes.helpers import wrong_values, wrong_where_it_lies
+from softcheck.probes.helpers import call_placed, wrong_values, wrong_where_it_lies
 from softcheck.probes.histories.modes import asks_for_gradient, with_gradient
 from softcheck.probes.histories.player import INFERENCE_TENSOR
 from softcheck.probes.operand_moves import TAKEN_ONCE
 from softcheck.probes.options import VALUES, with_zeros
-from softcheck.probes.poison import nan_filled
 from softcheck.probes.space import axes as ax
 from softcheck.probes.space import output_gradients as og
 from softcheck.probes.space.axes import WaySpace
@@ -121,7 +119,7 @@ class Attempts:
         function = self._calls.space.called(function, way)
         packed = saved_packed() if asked == og.PACKED else nullcontext()
         with packed, self.conditions.watching(way):
-            returned = self._called(subject, function, Placed(x, storage, setting.fmt))
+            returned = call_placed(subject.calling(function), Placed(x, storage, setting.fmt))
         if returned.output is None or returned.fatal:
             is_left_out = way.get(ax.CONFIGURATION) and returned.violations[0].message.startswith(_LEFT_OUT)
             return Attempted() if is_left_out and not returned.fatal else _without_answer(returned)
@@ -169,10 +167,6 @@ class Attempts:
         )
         return Attempted((Violation(FindingKind.WRONG_GRADIENT, message),))
 
-    def _called(self, subject: Subject, function: Callable[..., Any], placed: Placed) -> Returned:
-        with nan_filled():
-            return call_on_device(function, placed, subject.setting.operation)
-
     def _wrong(
         self, subject: Subject, prepared: Prepared, output: torch.Tensor, returned: Returned, way: Way
     ) -> tuple[Violation, ...]:
@@ -189,7 +183,7 @@ class Attempts:
         x, plain = to_tensor(rows, setting.fmt, subject.device), None
         with suppress(ValueError):
             function = prepared.at(x, subject.variant.function)
-            plain = self._called(subject, function, Placed(x, x.view(-1), setting.fmt))
+            plain = call_placed(subject.calling(function), Placed(x, x.view(-1), setting.fmt))
         if plain is None or plain.output is None:
             return wrong
         other = to_bits(plain.output.reshape(output.shape), setting.fmt)

@@ -24,7 +24,7 @@ from softcheck.probes.same_bits import Repeated
 from softcheck.probes.shape_plan import ROW_COUNTS, interleaved
 from softcheck.probes.space import contents, own, strides
 from softcheck.probes.space import output_gradients as og
-from softcheck.probes.space.way import DECLARED, Way, WayAxis, names_of
+from softcheck.probes.space.way import DECLARED, Way, WayAxis, named, names_of
 from softcheck.probes.tuning import in_configuration
 from softcheck.variants.adapt import Adapted, operands_of
 from softcheck.variants.source import Source, is_compiled_by_torch, launches_kernels, source_of
@@ -148,19 +148,19 @@ class WaySpace:
         outs += (EXCHANGED,) if SLICE in outs and self.most_dimensions > 2 else ()
         gradients = og.OF_ROWS if setting.operation.operand_gradients is None else og.OF_HEADS
         found = (
-            WayAxis(COLUMNS, self._columns, is_core=True),
-            WayAxis(ROWS, self._rows),
-            WayAxis(CONTENTS, names_of(contents.names(self.source.numbers, setting.fmt)), is_core=True),
-            WayAxis(OTHERS, (ALIKE, OF_ALL_KINDS)),
-            WayAxis(DIMS, self._dims, is_core=True, is_promised=setting.declaration.dimensions > 2),
-            WayAxis(LAYOUT, self._layouts, is_core=True),
-            WayAxis(OFFSET, self._offsets, is_core=True),
-            *(WayAxis(OPERAND + name, names_of(moves), is_core=True) for name, moves in self._operands().items()),
+            WayAxis(COLUMNS, self._columns, is_core=True, refusal="met"),
+            WayAxis(ROWS, self._rows, refusal="met"),
+            WayAxis(CONTENTS, (*self.contents,), is_core=True, refusal="met"),
+            WayAxis(OTHERS, (ALIKE, OF_ALL_KINDS), refusal="met"),
+            WayAxis(DIMS, self._dims, is_core=True, is_promised=setting.declaration.dimensions > 2, refusal="alone"),
+            WayAxis(LAYOUT, self._layouts, is_core=True, refusal="alone"),
+            WayAxis(OFFSET, self._offsets, is_core=True, refusal="alone"),
+            *(WayAxis(OPERAND + name, moves, is_core=True, refusal="met") for name, moves in self._operands().items()),
             *(WayAxis(name, values, is_core=True, is_promised=False) for name, values in self._options().items()),
             WayAxis(CALL, ("as usual", *names_of(self.calls.values())), is_core=True, is_promised=False),
             *(WayAxis(name, (DECLARED, *sizes), is_promised=False) for name, sizes in self._heads().items()),
-            WayAxis(GRADIENT, (NONE, *(gradients if self.carries_gradient else ())), is_core=True),
-            WayAxis(ASKED, self._asked),
+            WayAxis(GRADIENT, (NONE, *(gradients if self.carries_gradient else ())), is_core=True, refusal="alone"),
+            WayAxis(ASKED, self._asked, refusal="alone"),
             WayAxis(MODE, names_of((NONE, *(mode for mode in self._modes if not _is_of_settings(mode))))),
             WayAxis(SETTINGS, names_of((NONE, *filter(_is_of_settings, self._modes)))),
             WayAxis(BEFORE, (NONE, *self._earlier())),
@@ -174,8 +174,8 @@ class WaySpace:
                 is_promised=False,
             ),
             WayAxis(MODULE, names_of((NONE, *self.modules)), is_promised=False),
-            WayAxis(CONFIGURATION, names_of((NONE, *self.configurations)), is_planned=False),
-            WayAxis(LIKE, (NONE, *self._special_rows()), is_planned=False),
+            WayAxis(CONFIGURATION, names_of((NONE, *self.configurations)), is_planned=False, refusal="alone"),
+            WayAxis(LIKE, (NONE, *self._special_rows()), is_planned=False, refusal="met"),
         )
         free = _OF_ANY_SIZE if self.is_compiled_by_torch else _NOT_COMPILED_FOR
         return tuple(replace(axis, compiles=axis.name not in free) for axis in found if len(axis.values) > 1)
@@ -241,6 +241,11 @@ class WaySpace:
         setting = self.subject.setting
         most = max(self.taken_dimensions, setting.declaration.dimensions)
         return 2 if setting.has_heads or setting.has_row_calls else min(MOST_DIMENSIONS, most)
+
+    @cached_property
+    def contents(self) -> Mapping[str, str]:
+        """Contents of rows by what ways call them."""
+        return named(contents.names(self.source.numbers, self.subject.setting.fmt))
 
     @cached_property
     def _layouts(self) -> tuple[str, ...]:
@@ -337,14 +342,12 @@ class WaySpace:
 
     def mode_of(self, way: Way, axis: str = MODE) -> str:
         """Returns the mode of a way, or another axis of modes, as ``softcheck.probes.histories.modes`` names it."""
-        return next((mode for mode in self._modes if names_of([mode])[0] == way.get(axis)), "")
+        return named(self._modes).get(way.get(axis), "")
 
     def called(self, function: Callable[[torch.Tensor], Any], way: Way) -> Callable[[torch.Tensor], Any]:
         """Returns the function as it is called in a way's mode and settings."""
-        chosen = way.get(CONFIGURATION)
-        if chosen:
-            named = next(each for each in self.configurations if names_of([each])[0] == chosen)
-            function = in_configuration(function, named)
+        if way.get(CONFIGURATION):
+            function = in_configuration(function, named(self.configurations)[way.get(CONFIGURATION)])
         return in_mode(in_mode(function, self.mode_of(way, SETTINGS)), self.mode_of(way))
 
     def in_settings(self, backward: Callable[[torch.Tensor], Any], way: Way) -> Callable[[torch.Tensor], Any]:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -12,15 +12,13 @@ import numpy as np
 import torch
 
 from oracles.formats import FORMATS, Bits, decode, encode
-from softcheck.calling import activity
 from softcheck.calling.call import TORCH_DTYPES, to_tensor
 from softcheck.calling.operands import Around, Change, with_operands
-from softcheck.calling.state import preserved
 from softcheck.operations.heads import split
 from softcheck.operations.registry import operation
 from softcheck.operations.targets import in_rows
 from softcheck.probes.base import Subject
-from softcheck.probes.histories.player import failing
+from softcheck.probes.histories.player import failing, in_vain
 from softcheck.probes.operand_moves import OF_ALL_HEADS, laid_out, rows_of_shared, with_shared_masks
 from softcheck.probes.options import TEMPERATURE, VALUES, called_as, temperature_call, with_options
 from softcheck.probes.poison import handing_out
@@ -28,7 +26,7 @@ from softcheck.probes.space import axes as ax
 from softcheck.probes.space import contents, own, strides
 from softcheck.probes.space.axes import WaySpace
 from softcheck.probes.space.way import VALUES as NUMBERS
-from softcheck.probes.space.way import Way, names_of
+from softcheck.probes.space.way import Way, named
 from softcheck.variants.adapt import Adapted
 
 _LONG = 2000
@@ -93,8 +91,7 @@ class WayCalls:
     def bits(self, way: Way, again: str = "") -> Bits:
         """Returns the rows of a way, [rows, columns]; ``again`` gives others of the same contents."""
         setting, numbers = self.space.subject.setting, self.space.source.numbers
-        asked = way.get(ax.CONTENTS, contents.PLAIN)
-        name = next(each for each in contents.names(numbers, setting.fmt) if names_of([each])[0] == asked)
+        name = self.space.contents[way.get(ax.CONTENTS, contents.PLAIN)]
         is_of_matrices = self._is_of_matrices(way)
         rows = _MATRICES * self.space.rows_of(way) if is_of_matrices else int(np.prod(self.space.leading_of(way)[0]))
         columns = self.space.columns_of(way)
@@ -198,7 +195,7 @@ class WayCalls:
             x = prepared.view(prepared.storage())
             for name, value in self.space.other_values.items():
                 changed = own.replaced(subject.variant.function, lambda taken: own.with_values(taken, {name: value}))  # noqa: B023 - called at once
-                in_vain(self.space.called(changed, way), x)
+                in_vain(lambda: self.space.called(prepared.at(x, changed), way)(x))  # noqa: B023 - called at once
         made = self.prepared(subject, other, self.bits(other, "before"))
         x = made.view(made.storage())
         if before == "another dtype":
@@ -237,9 +234,8 @@ class WayCalls:
 
     def _with_options(self, given: Mapping[str, str]) -> Subject | None:
         subject = self.space.subject
-        call = next((text for text in self.space.calls.values() if names_of([text])[0] == given.get(ax.CALL)), "")
-        if call:
-            return called_as(subject, call)
+        if ax.CALL in given:
+            return called_as(subject, named(self.space.calls.values())[given[ax.CALL]])
         function = subject.variant.function
         taken = function.open_options if isinstance(function, Adapted) else {}
         sizes = {name: float(text) for name, text in given.items() if name in ax.HEADS and name not in taken}
@@ -269,13 +265,6 @@ class WayCalls:
         # Some of the first keys, which many queries of a causal mask see.
         values[:, 1::2] = -np.inf
         return None if flagged is None else (flagged, encode(values, fmt))
-
-
-def in_vain(function: Callable[..., Any], *given: Any) -> Any:
-    """Makes a call of which nothing is promised, and returns its answer; None where it raises."""
-    with preserved(), suppress(Exception), activity.calling():
-        return function(*given)
-    return None
 
 
 def of_other_heads(subject: Subject, parameters: Mapping[str, float]) -> Subject:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from softcheck.probes.operand_moves import moved
+
 VARYING = "varying"
 
 
@@ -56,12 +58,10 @@ LAYOUTS: Mapping[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "one number for each row": lambda grad, place: (
         grad.narrow(place, 0, 1).expand(grad.shape) if grad.dim() > 1 else grad
     ),
-    "transposed": lambda grad, _: grad.transpose(-1, -2).contiguous().transpose(-1, -2) if grad.dim() > 1 else grad,
-    "every second column": lambda grad, _: torch.stack([grad, torch.full_like(grad, torch.nan)], dim=-1)[..., 0],
+    "transposed": lambda grad, _: moved(grad, "transposed") if grad.dim() > 1 else grad,
+    "every second column": lambda grad, _: moved(grad, "every-second"),
     "ones expanded": lambda grad, _: grad.new_ones(()).expand(grad.shape),
-    "apart": lambda grad, _: torch.cat([grad, torch.full_like(grad[..., :8], torch.nan)], dim=-1)[
-        ..., : grad.shape[-1]
-    ],
+    "apart": lambda grad, _: moved(grad, "padded"),
 }
 """Layouts of output gradients, from them and the dimension of the row."""
 

@@ -86,16 +86,6 @@ class Plan:
             left, vector[place] = divmod(left, int(self._sizes[place]))
         return self._groups[number]
 
-    @property
-    def meetings(self) -> int:
-        """Meetings of values of all axes."""
-        return len(self._is_new)
-
-    @property
-    def met(self) -> int:
-        """Meetings in the ways drawn so far."""
-        return int((~self._is_new).sum())
-
     def ways(self, most: int) -> list[Way]:
         """Returns at most so many ways, those with most new meetings first. The plain way is the first."""
         found = [Way()]
@@ -131,11 +121,13 @@ class Plan:
             combined = np.array(list(self._combined.values()))
             found[:, self._compiled] = combined[self._rng.integers(len(combined), size=_DRAWN)]
         for vector, group in zip(found, sought, strict=True):
+            if not self._excluded(self._way(vector)):
+                continue
             # Values that can't stand together give way, one after the other, those that are to meet last.
             for place in sorted(self._rng.permutation(len(vector)).tolist(), key=group.__contains__):
+                vector[place] = 0
                 if not self._excluded(self._way(vector)):
                     break
-                vector[place] = 0
         return found
 
     def _ids(self, vectors: _Vector) -> _Vector:

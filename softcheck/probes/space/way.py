@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 from softcheck.errors import UsageError, near_matches
 
@@ -23,6 +23,8 @@ class WayAxis:
     """True if kernels branch on it, so that its values meet those of two other such axes at once."""
     is_promised: bool = True
     """False for what nobody promises to take, such as an option: a refusal of it is no fault."""
+    refusal: Literal["", "met", "alone"] = ""
+    """Refusals of its promised values that are faults: none, those beside other such values, or those of one alone too, which no other probe asks for."""
     compiles: bool = False
     """True if the code is compiled anew for each value, which takes a hundred times as long as a call."""
 
@@ -96,9 +98,14 @@ class Way:
         return " and ".join(f"{name} {value}" for name, value in self.meeting.values) or "plain values"
 
 
+def named(values: Iterable[str]) -> dict[str, str]:
+    """Returns values by what ways call them, which is without the marks that ``Way.parse`` reads."""
+    return {value.replace(",", ";").replace("=", ":"): value for value in values}
+
+
 def names_of(values: Iterable[str]) -> tuple[str, ...]:
-    """Returns values, each once, without the marks that ``Way.parse`` reads."""
-    return tuple(dict.fromkeys(value.replace(",", ";").replace("=", ":") for value in values))
+    """Returns what ways call values, each once."""
+    return (*named(values),)
 
 
 def _is_size(axis: WayAxis, value: str) -> bool:

@@ -59,10 +59,11 @@ def figures_table(report: Report) -> Contents:
             "result": result,
             "cells": [column.cell(result) for column in columns],
             "sentence": sentence(result),
-            "first_finding": _first_finding(result),
-            "defects": _by_reason(content.groups_of(result, known=True)),
+            "first_finding": next((f"finding-{group.first.id}" for each in groups for group in each), None),
+            "defects": _by_reason(groups[1]),
         }
         for result in report.variants
+        for groups in [[content.groups_of(result, known=known) for known in (False, True)]]
     ]
     if not rows:
         return {}
@@ -75,11 +76,6 @@ def figures_table(report: Report) -> Contents:
         "legend": content.legend(report),
         "below": content.lines_below(report),
     }
-
-
-def _first_finding(result: VariantResult) -> str | None:
-    groups = content.groups_of(result, known=False) or content.groups_of(result, known=True)
-    return f"finding-{groups[0].first.id}" if groups else None
 
 
 def _by_reason(groups: list[FindingGroup]) -> list[tuple[str, list[FindingGroup]]]:
@@ -118,7 +114,7 @@ def _page(group: FindingGroup, finding: Finding, others: list[Finding]) -> Conte
         "finding": finding,
         "title": f"{content.subject(group.result)}: {group.extent}",
         "elements": list(_elements(around, finding.column, dtype)) if around is not None else [],
-        "row": _valued(around.row, dtype) if around is not None and around.row is not None else [],
+        "row": [(word, content.decimal_of(word, dtype)) for word in ((around and around.row) or "").split()],
         "commands": [(label, content.command(text)) for label, text in said],
         "others": [(f"finding-{f.id}", content.place(f), one_line(f.message)) for f in others],
     }
@@ -132,10 +128,6 @@ def _elements(around: Surroundings, witness: int | None, dtype: str) -> Iterator
         values = (given, content.decimal_of(given, dtype), got, content.decimal_of(got, dtype), exact)
         limits = (figures.NOT_MEASURED if figure == "-" else figure for figure in errors)
         yield (str(column), *values, *limits), column == witness
-
-
-def _valued(bits: str, dtype: str) -> list[tuple[str, str]]:
-    return [(word, content.decimal_of(word, dtype)) for word in bits.split()]
 
 
 def _lists(parts: Mapping[str, list[str]], *, folded: bool) -> Contents:
