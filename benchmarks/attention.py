@@ -2,7 +2,7 @@
 
     python benchmarks/attention.py --heads 64 --length 4096 --head-dim 128 --dtype bfloat16
 
-Exact answers, and the bound on each number (docs/bounds.md, section 26), are matrix products in float64 where the tensors lie, some queries at a
+Exact answers, and the bound on each number (docs/bounds.md#attention), are matrix products in float64 where the tensors lie, some queries at a
 time; the seconds of judging one output are printed. Errors are counted in ulp(sum p |v|). The rules are those of
 ``softcheck.judge.peers``, with a plain attention in the dtype and one in float32. Beside torch's backends stand faults: the last 32 keys left out, one head
 scaled by 1 + 2^-5, and the last query of each head zero.

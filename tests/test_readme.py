@@ -1,8 +1,11 @@
 """The README keeps its word: its first command starts from nothing, and each of its figures is what the command beside it prints."""
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,14 @@ def test_the_readme_quotes_what_its_second_command_prints():
         at = done.stdout.find(line, at)
         assert at >= 0, f"{line!r} is not in:\n{done.stdout}"
     assert done.returncode == 1
+
+
+def test_the_tolerance_passes_the_kernel_that_softcheck_fails():
+    (program,) = (block.text for block in readme_blocks.blocks(README) if "allclose" in block.text)
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT / "examples", env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr
 
 
 @pytest.mark.parametrize("row", [row for row in FIGURES if "softcheck render" in row[-1]], ids=lambda row: row[0][:40])

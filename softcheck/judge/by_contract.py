@@ -3,7 +3,7 @@
 If an output breaks the standard contract and keeps a weaker one, three questions follow:
 
 Does torch add up anything on a CPU, beside interpreted Triton kernels? Then the sum may be torch's, whose order depends
-on the processor. Does the kernel rescale a running sum? Then the bound has a term for that (docs/bounds.md, section 4),
+on the processor. Does the kernel rescale a running sum? Then the bound has a term for that (docs/bounds.md#sums),
 whether it is declared or not. Which declaration would fit? The report names it if nothing is declared.
 """
 

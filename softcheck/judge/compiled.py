@@ -1,7 +1,7 @@
 """The judge on tensors as torch.compile makes it: one pass over memory in place of some eighty, where a shape is judged often.
 
 A compiler may fuse a product and a sum, which then round once in place of twice. The errors of ``Operation.on_device`` are
-those of docs/bounds.md, section 29, which counts both roundings; no formula there needs the two, as sums of double words do.
+those of docs/bounds.md#on-a-device, which counts both roundings; no formula there needs the two, as sums of double words do.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """The arithmetic by which a variant is judged, the standard contract's or a weaker one, and what weaker ones allow beyond that.
 
-Derived in docs/bounds.md, sections 13 and 15. Imports neither torch nor Triton.
+Derived in docs/bounds.md#which-bound-decides. Imports neither torch nor Triton.
 """
 
 import math
@@ -95,7 +95,7 @@ beside the value."""
 
 FACTOR = 2.0
 """Multiple of the standard bound that counts as outside it. A kernel that uses half of its own bound, as adversarial
-rows do (docs/bounds.md, section 12), is there beyond the standard bound."""
+rows do (docs/bounds.md#measured), is there beyond the standard bound."""
 
 _WIDEST = 2**12
 

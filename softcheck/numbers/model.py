@@ -73,7 +73,7 @@ def depth(columns: int, lanes: int = WARP) -> int:
     """h: additions on the longest path of a row's sum, for a kernel that spreads a row over ``lanes`` or more.
 
     A thread adds up its share, a tree over at most 1024 threads adds log2(1024) = 10 more, and tiles' sums are added in turn: at most
-    ceil(n/lanes) + 10 (docs/bounds.md, section 4). Kernels may give short rows fewer threads, so 31 additions in sequence are always
+    ceil(n/lanes) + 10 (docs/bounds.md#sums). Kernels may give short rows fewer threads, so 31 additions in sequence are always
     allowed. No order puts more than n - 1 on a path, so that one lane allows every order. Padding adds exact zeros.
     """
     return max(0, min(columns - 1, max(WARP - 1, -(-columns // lanes) + 10)))

@@ -1,7 +1,7 @@
 """Attention, softmax(scale q k^T) v for each query of a head, and the log-sum-exp of each query's scores, which kernels return beside it.
 
 Heads have causal masks, windows, shared keys, soft caps, biases and sinks. One row of the matrix is one head (``operations.heads``), and
-its answer has a part for each query. The bounds are derived in docs/bounds.md, sections 26 and 27. Errors of attention are counted in
+its answer has a part for each query. The bounds are derived in docs/bounds.md#attention. Errors of attention are counted in
 the ULP of sum_j p_j |v_j|, since the sum over keys cancels, and those of a log-sum-exp in ulp(max(|m| + L, 1)), m the largest score.
 """
 

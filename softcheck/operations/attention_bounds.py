@@ -1,4 +1,4 @@
-"""The largest error that an arithmetic can make in attention and in its gradients, which stand here exactly; docs/bounds.md, section 26."""
+"""The largest error that an arithmetic can make in attention and in its gradients, which stand here exactly; docs/bounds.md#attention."""
 
 import math
 from typing import NamedTuple
@@ -18,7 +18,7 @@ TRUNCATED = 4.0
 _TILE = 16
 """Least number of keys between two rescalings of a running sum, beyond the first ten."""
 SCALED = 4.0
-"""Roundings of a scaled score, as in section 21."""
+"""Roundings of a scaled score, as of any scaled logit."""
 BIASED = 5.0
 """Roundings of a score that a bias is added to, of the sizes of both: one more than those of a scaled score."""
 _MERGED = 16.0

@@ -1,7 +1,7 @@
 """The backward of softmax, y (g - sum y g), and of log-softmax, g - e^y sum g, for an output y and its gradient g.
 
 Both operands are made from a matrix of logits: y is the output for it, rounded to the format, and g is drawn from each row's bits.
-Their bounds are derived in docs/bounds.md, section 25, with the sizes of the terms as the unit, since the differences cancel.
+Their bounds are derived in docs/bounds.md#gradients, with the sizes of the terms as the unit, since the differences cancel.
 """
 
 import math

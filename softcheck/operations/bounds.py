@@ -277,7 +277,7 @@ def bounds_of(errors: Array, answers: Array, exact: Scaled, constants: Model) ->
 
 
 def log_softmax_bounds(x: Number, exact: Scaled, answers: Array, base: float = math.e) -> Bounds:
-    """Bounds on errors of a log-softmax, and on the sums of its powers; docs/bounds.md, sections 19 and 28, derive them."""
+    """Bounds on errors of a log-softmax, and on the sums of its powers; docs/bounds.md#formulas derives them."""
     xp, found = module_of(answers), log_softmax(x)
     found = found if base == math.e else found.rounded(OTHER_BASE, 1 / math.log(base))
     error = xp.where(xp.isneginf(x.value), 0.0, found.error + x.model.underflow)
@@ -288,7 +288,7 @@ def log_softmax_bounds(x: Number, exact: Scaled, answers: Array, base: float = m
 
 
 def logsumexp_bounds(x: Number, exact: Scaled, answers: Array, base: float = math.e) -> Bounds:
-    """Bounds on errors of a log-sum-exp; docs/bounds.md, sections 22 and 28, derive them."""
+    """Bounds on errors of a log-sum-exp; docs/bounds.md#formulas derives them."""
     found = logsumexp(x, 0.0 if base == math.e else OTHER_BASE)
     return bounds_of(found.error / math.log(base) + x.model.underflow, answers, exact, x.model)
 

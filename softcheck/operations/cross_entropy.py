@@ -4,7 +4,7 @@ Options, each a parameter: ``label_smoothing``, class weights (``weight``), a z-
 sum of a matrix's rows, the gradient in the input's place, and a promised loss for targets that are no columns. With ``head`` the matrix is hidden states, of
 which a function makes the logits by an identity.
 
-The bound is derived in docs/bounds.md, sections 23 and 28. Errors are counted in ulp(max(|m| + L + |x_t|, 1)), with m = max x and
+The bound is derived in docs/bounds.md#losses. Errors are counted in ulp(max(|m| + L + |x_t|, 1)), with m = max x and
 L = log(sum exp(x - m)), since most kernels subtract x_t from m + L, which is rounded.
 """
 

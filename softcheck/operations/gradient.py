@@ -1,7 +1,7 @@
 """The gradients of softmax, of its logarithm, and of one answer for each row, exactly, and the error that a right backward may make.
 
 Softmax's is dx = y (g - sum_k y_k g_k), its logarithm's g - p sum_k g_k, and that of one answer g (a p - e), p the softmax and e what the
-operation subtracts. Derived in docs/bounds.md, sections 18, 20, 24 and 28. Errors are in ULPs of the terms' sizes, since the differences
+operation subtracts. Derived in docs/bounds.md#gradients. Errors are in ULPs of the terms' sizes, since the differences
 cancel.
 """
 
@@ -103,7 +103,7 @@ def log_softmax_errors(
 ) -> GradientErrors:
     """Returns the errors of a gradient g - p sum g, as ``gradient_errors`` does.
 
-    Derived in docs/bounds.md, section 20. ``answer`` is the exact log-softmax of ``logits``.
+    Derived in docs/bounds.md#gradients. ``answer`` is the exact log-softmax of ``logits``.
     """
     probabilities = np.exp(answer.values)
     inner, narrow, total = computed_in(arithmetic, fmt)

@@ -5,7 +5,7 @@ the columns, the loss of a row is
 
     A lse - P + z lse^2,   A = (1 - s) w_t + s mean w,   P = (1 - s) w_t x'_t + s mean(w x')
 
-and 0 where the target is to be ignored. The bound is derived in docs/bounds.md, section 28.
+and 0 where the target is to be ignored. The bound is derived in docs/bounds.md#losses.
 
 A mean or a sum is one answer for a matrix, which is made of each row of the case's matrix, so that rows stay independent: a row of n columns is
 given to the function as a matrix of its own, R rows of n / R columns. R is 1 for a prime n, where the answer is one row's loss alone.

@@ -1,7 +1,7 @@
 """Options of an operation: scaled logits, such as softmax(x / sqrt(d)), capped ones, c tanh(x / c), and logarithms of base 2.
 
-Each says what it makes of logits, answers and an arithmetic's constants; the operation that it changes does the rest. docs/bounds.md derives
-the bounds in sections 21 and 28.
+Each says what it makes of logits, answers and an arithmetic's constants; the operation that it changes does the rest. docs/bounds.md#options
+derives the bounds.
 """
 
 import math
@@ -238,7 +238,7 @@ def slope(values: Values, softcap: float) -> Values:
 
 
 def with_cap(x: Number, softcap: float) -> Number:
-    """Returns capped logits with the errors of a scale and of the cap (docs/bounds.md, section 28)."""
+    """Returns capped logits with the errors of a scale and of the cap (docs/bounds.md#options)."""
     return replace(x.scaled(1.0, _CAPPED), off=x.off + _BY_EXPONENTIALS * x.model.roundoff * softcap)
 
 

@@ -1,6 +1,6 @@
 """Exact values and limits of an operation on any device, from torch's float64 and the operation's own functions.
 
-docs/bounds.md, section 29, derives how far float64 is off.
+docs/bounds.md#on-a-device derives how far float64 is off.
 """
 
 import math
@@ -24,7 +24,7 @@ _UNIT = 2.0**-53
 def summing_error(columns: int) -> float:
     """Returns the relative error of a float64 sum of exponentials, with that of the exponentials and of its logarithm.
 
-    docs/bounds.md, section 29, derives it.
+    docs/bounds.md#on-a-device derives it.
     """
     return _UNIT * (columns / 32 + 80 + 4 * math.log(max(2, columns)))
 

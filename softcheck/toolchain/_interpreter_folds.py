@@ -2,10 +2,9 @@
 
 Triton's own reduce as NumPy does: serially along the first axis of a tile and for a user's combining function, and in
 an order that depends on the processor's vectors. They raise errors where a GPU has none (``argmax`` of NaN), and treat
-bfloat16's bits as integers. A tree of halves adds each number at most log2 n times, less than ``docs/bounds.md``
-section 4 allows, in an order that is the same everywhere. It pairs elements as the lanes of a warp do, and combines
-each pair in the order for which the language's own combining functions are written, so that their results for NaN and
-ties show.
+bfloat16's bits as integers. A tree of halves adds each number at most log2 n times, less than docs/bounds.md#sums
+allows, in an order that is the same everywhere. It pairs elements as the lanes of a warp do, and combines each pair in
+the order for which the language's own combining functions are written, so that their results for NaN and ties show.
 """
 
 from collections.abc import Callable, Iterator, Sequence
