@@ -193,7 +193,7 @@ class Probe(ABC):
 
 @dataclass(frozen=True, slots=True)
 class TrialTable(Probe):
-    """A probe as a table: trials by label, and the outcomes of each trial, of which the first that shows something ends it."""
+    """A probe as a table: trials by label, and the outcomes of each. The first that shows something ends a trial."""
 
     plan: Callable[[Setting], Iterable[tuple[str, Any]]]
     """Returns labels and parameters of the trials."""

@@ -48,7 +48,7 @@ class Attempt:
 
 
 def diagnose(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
-    """Attributes value violations to their cause, as far as a second run shows it; those that none explains stay as they are."""
+    """Attributes value violations to their cause, as far as second runs show it; others stay as they are."""
     if any(v.kind in VALUE_KINDS for v in violations):
         violations = _unwritten(attempt, violations)
         violations = _layout_ignored(attempt, violations)

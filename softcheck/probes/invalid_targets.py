@@ -55,7 +55,10 @@ def _called(subject: Subject, asked: tuple[int, int, int]) -> Iterator[Outcome]:
     target = np.arange(_ROWS, dtype=np.int64) % columns
     target[row] = wrong
     subject = replace(subject, variant=subject.variant.of(subject.setting.operation.naming({"target": target})))
-    words = f"with the target {wrong} in row {row} of {columns} columns (if callers check their targets, invalid_target=undefined says so)"
+    words = (
+        f"with the target {wrong} in row {row} of {columns} columns "
+        "(if callers check their targets, invalid_target=undefined says so)"
+    )
     written: list[Violation] = []
 
     def called(around: float, canary: int) -> Called:

@@ -86,7 +86,7 @@ class Calls:
         return is_over or is_large or len(self._made) == self._most
 
     def make(self, bits: Bits, shape: Shape | None = None) -> None:
-        """Calls the variant on these packed rows. ``settle`` returns the shape, if another than theirs is given, with the result."""
+        """Calls the variant on these packed rows; ``settle`` returns a shape, theirs by default, with the result."""
         device = self._subject.device
         try:
             placed = place(bits, self._subject.setting.fmt, PACKED, device)

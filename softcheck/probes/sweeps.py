@@ -22,7 +22,7 @@ from softcheck.probes.walk import Stop, Walk, merged
 
 Done = Sequence[tuple[Trial, Outcome]]
 Trials = Iterator[tuple[str, list[Stop]]]
-"""The shapes of each trial by label: those that are tried whatever they cost, and then those for which there is a budget."""
+"""The shapes of each trial by label: first those that are tried whatever they cost, then those with a budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

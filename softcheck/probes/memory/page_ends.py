@@ -146,7 +146,7 @@ class _Edge(NamedTuple):
 
 
 def _edges(setting: Setting) -> list[tuple[str, _Edge]]:
-    """Two shapes, one under the interpreter, packed and transposed: in ordinary memory, where it ends, and where it begins.
+    """Two shapes, one under the interpreter, packed and transposed: in ordinary memory, at its end and its beginning.
 
     Other operands of a call are packed.
     """

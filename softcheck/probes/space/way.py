@@ -24,7 +24,7 @@ class WayAxis:
     is_promised: bool = True
     """False for what nobody promises to take, such as an option: a refusal of it is no fault."""
     refusal: Literal["", "met", "alone"] = ""
-    """Refusals of its promised values that are faults: none, those beside other such values, or those of one alone too, which no other probe asks for."""
+    """Refusals of promised values that are faults: none, those of values that meet others, or of one alone too."""
     compiles: bool = False
     """True if the code is compiled anew for each value, which takes a hundred times as long as a call."""
 
