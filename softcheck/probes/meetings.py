@@ -30,7 +30,8 @@ from softcheck.probes.space import axes as ax
 from softcheck.probes.space import contents
 from softcheck.probes.space.attempts import Attempts
 from softcheck.probes.space.axes import WaySpace
-from softcheck.probes.space.backwards import OPERANDS, Attempted, is_torchs_own, not_asked, with_leaves
+from softcheck.probes.space.backwards import Attempted, is_torchs_own, not_asked
+from softcheck.probes.space.calls import OPERANDS, with_leaves
 from softcheck.probes.space.output_gradients import VARYING
 from softcheck.probes.space.plan import Plan
 from softcheck.probes.space.way import VALUES, Way, WayAxis

@@ -122,6 +122,7 @@ _SHARED: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     OF_ALL_HEADS: lambda mask: mask[:, :1],
     f"{OF_ALL_HEADS} expanded": lambda mask: mask[:, :1],
     f"{OF_ALL_HEADS} and its queries expanded": lambda mask: mask[:, :1, :1],
+    "one for all queries": lambda mask: mask[:, :, :1],
     "one for all": lambda mask: mask[(slice(1),) * max(1, mask.dim() - 2)],
     "one without leading dimensions": lambda mask: mask[(0,) * max(1, mask.dim() - 2)],
     "one expanded": lambda mask: mask[(slice(1),) * max(1, mask.dim() - 2)],
@@ -131,6 +132,8 @@ _SHARED: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
 In those that expand it has all dimensions in full, some of them with a stride of 0.
 """
 SHARED = (*_SHARED,)
+OF_QUERIES = ("one for all queries", f"{OF_ALL_HEADS} and its queries expanded")
+"""Those that need a mask that hides the same keys from all queries."""
 TAKEN_ONCE = tuple(words for words in SHARED if "expanded" not in words)
 
 

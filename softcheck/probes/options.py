@@ -23,10 +23,10 @@ VALUES: Mapping[str, tuple[Parameter, ...]] = {
     "masked": (1.0,),
     "biased": (1.0,),
     "causal": ("top-left",),
-    "window": (7.0, 1.0),
+    "window": (7.0, 1.0, 40.0),
     "groups": (2.0, 3.0),
     "sink": (1.0, -2.0),
-    "scale": (0.5, 3.0, 0.1),
+    "scale": (0.5, 3.0, 0.1, 0.502),
     "softcap": (30.0, 2.0),
     "ignore_index": (3.0, 0.0, -1.0),
     "label_smoothing": (0.1, 0.5),
@@ -34,7 +34,7 @@ VALUES: Mapping[str, tuple[Parameter, ...]] = {
     "z_loss": (1e-4, 0.5),
     "reduction": ("mean", "sum", "none"),
 }
-"""Values of parameters of operations, the most ordinary one first."""
+"""Values of parameters of operations, the most ordinary one first; two scales are near each other, as a key of few digits has them."""
 BESIDE: Mapping[str, Mapping[str, Parameter]] = {"window": {"causal": "top-left"}}
 """What a parameter is judged beside alone."""
 _PLAIN = frozenset({"ignore_index", "label_smoothing", "softcap", "reduction"})

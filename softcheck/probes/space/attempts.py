@@ -25,7 +25,6 @@ from softcheck.probes.space import output_gradients as og
 from softcheck.probes.space.axes import WaySpace
 from softcheck.probes.space.backwards import (
     BROKEN,
-    OPERANDS,
     Attempted,
     Backwards,
     Made,
@@ -33,9 +32,8 @@ from softcheck.probes.space.backwards import (
     keeping,
     names_asked,
     watch,
-    with_leaves,
 )
-from softcheck.probes.space.calls import Prepared, WayCalls
+from softcheck.probes.space.calls import OPERANDS, Prepared, WayCalls, with_leaves
 from softcheck.probes.space.conditions import Conditions
 from softcheck.probes.space.way import Way
 from softcheck.variants.forms import parts_of

@@ -18,7 +18,7 @@ from softcheck.probes.base import Subject
 from softcheck.probes.helpers import call_on, parameters_of
 from softcheck.probes.histories.modes import ANY_ALGORITHM, COMPILED, REQUIRES_GRAD, in_mode, modes
 from softcheck.probes.judged_gradients import judged_by
-from softcheck.probes.operand_moves import MASKS, SHARED, TOGETHER, layouts_of_operands
+from softcheck.probes.operand_moves import MASKS, OF_QUERIES, SHARED, TOGETHER, layouts_of_operands
 from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, operand_calls, temperature_call
 from softcheck.probes.same_bits import Repeated
 from softcheck.probes.shape_plan import ROW_COUNTS, interleaved
@@ -101,10 +101,13 @@ HEADS: Mapping[str, tuple[str, ...]] = {
     "queries": ("1", "7", "100"),
     "head_dim": ("32", "96", "128"),
     "groups": ("2", "3"),
+    "value_dim": ("24", "80"),
 }
 """Sizes of heads beside the declared ones."""
 PACKED_OUT, SLICE, EXCHANGED, TOO_NARROW = "packed", "a slice of columns", "first two exchanged", "a column too few"
 """Memory for the answer: that of the last kind is refused, so that it stands before a call alone."""
+_OF_VALUES = ("v.shape", "v.size", "value_dim", "v_head_dim", "head_dim_v")
+"""Parts of code that reads the size of values, which may have another head dimension than keys."""
 _OF_GROUPS = ("kv_head", "num_kv", "n_kv", "heads_kv", "gqa", "n_rep", "repeat_kv", "repeat_interleave", "group")
 """Parts of code that has query heads share heads of keys."""
 _SILENT_MODES = ("no_grad", "inference")
@@ -167,7 +170,7 @@ class WaySpace:
             WayAxis(SETTINGS, names_of((NONE, *filter(_is_of_settings, self._modes)))),
             WayAxis(BEFORE, (NONE, *self._earlier())),
             WayAxis(OUT, (NONE, *outs)),
-            WayAxis(SHARED_MASK, (NONE, *(SHARED if self._has_masks else ())), is_promised=False),
+            WayAxis(SHARED_MASK, (NONE, *(self._shared if self._has_masks else ())), is_promised=False),
             *(WayAxis(name, self._given(name), is_promised=False) for name in own.LAUNCH),
             WayAxis(DTYPE, (NONE, *([self.wider.name] if self.wider else [])), is_promised=False),
             WayAxis(
@@ -310,6 +313,11 @@ class WaySpace:
             return False
         return self._takes_masks or bool(self.calls) or not {"masked", "biased"}.isdisjoint(function.open_options)
 
+    @property
+    def _shared(self) -> tuple[str, ...]:
+        """Ways to pass one mask for several rows; of softmax's masks all rows are queries."""
+        return tuple(words for words in SHARED if self._has_heads or words not in OF_QUERIES)
+
     def launch_parameter(self, axis: str) -> str | None:
         """The function's parameter for one of the axes of how kernels are launched."""
         return next((name for name in own.LAUNCH[axis][0] if name in self._parameters), None)
@@ -389,7 +397,7 @@ class WaySpace:
             layout == strides.EXPANDED and given.keys().isdisjoint({DIMS, ASKED}) and given.get(GRADIENT) == og.VARYING
         )
         has_none = is_shared or any(word in mode for word in _SILENT_MODES) or OUT in given
-        of_heads = self._has_heads and not given.keys().isdisjoint({MODE, SETTINGS, BEFORE, LAYOUT, OFFSET})
+        of_heads = self._has_heads and not given.keys().isdisjoint({LAYOUT, OFFSET})
         of_plain = {CONTENTS, OTHERS, GRADIENT, MODE, SETTINGS} if asked in og.OF_PLAIN_ROWS else set()
         of_plain |= {DIMS} if asked in og.OF_PLAIN_ROWS - og.OF_ANY_DIMENSION else set()
         return bool(
@@ -581,6 +589,7 @@ class WaySpace:
         taken = function.open_options if isinstance(function, Adapted) else {}
         is_open = not {"groups"} & (taken.keys() | declared.keys())
         fixed |= set() if is_open and any(map(self.source.mentions, _OF_GROUPS)) else {"groups"}
+        fixed |= set() if any(map(self.source.mentions, _OF_VALUES)) else {"value_dim"}
         queries = map(str, self._own_sizes(_MOST_QUERIES, _MOST_OWN_QUERIES))
         sizes = {**HEADS, "queries": names_of((*HEADS["queries"], *queries))}
         return {name: each for name, each in sizes.items() if name not in fixed}
@@ -621,7 +630,7 @@ class WaySpace:
         left_out |= set() if self.calls and "causal" in self._options() else {MASK_AND_CAUSAL}
         has_options = self.other_values or any(len(values) > 1 for values in self._options().values())
         left_out |= set() if has_options else {"another option"}
-        left_out |= set() if self.carries_gradient and not setting.has_heads else {"a backward"}
+        left_out |= set() if self.carries_gradient else {"a backward"}
         return tuple(each for each in EARLIER if each not in left_out)
 
 

@@ -47,12 +47,11 @@ from softcheck.probes.same_bits import differing
 from softcheck.probes.space import axes as ax
 from softcheck.probes.space import output_gradients as og
 from softcheck.probes.space import own
-from softcheck.probes.space.calls import Prepared, WayCalls
+from softcheck.probes.space.calls import OPERANDS, Prepared, WayCalls, with_leaves
 from softcheck.probes.space.strides import EXPANDED
 from softcheck.probes.space.way import Way
 from softcheck.variants.adapt import Adapted
 
-OPERANDS = ("q", "k", "v")
 BROKEN = WRONG_KINDS | {
     FindingKind.INPUT_MODIFIED,
     FindingKind.OUT_OF_BOUNDS_WRITE,
@@ -436,20 +435,6 @@ def keeping(function: Callable[[torch.Tensor], Any], asked: str) -> Callable[[to
             return function(x)
 
     return packed
-
-
-def with_leaves(
-    inputs: Inputs, asking: Sequence[str], *, is_shared: bool = False
-) -> tuple[Inputs, dict[str, torch.Tensor]]:
-    """Returns inputs with operands that require a gradient, those of the names asked for, and these operands.
-
-    All batches get those of the first if they are shared. A bias of a softmax has the matrix's own size, whose gradient is that of each
-    element.
-    """
-    asked = {name: each for name, each in inputs.calls[-1].items() if without_layout(name) in asking}
-    leaves = {n: each[:1] if is_shared else each for n, each in asked.items() if each.is_floating_point()}
-    leaves = {name: each.detach().requires_grad_() for name, each in leaves.items()}
-    return inputs.changed(lambda _: leaves), leaves
 
 
 def watch(inputs: Inputs, found: list[torch.Tensor]) -> None:

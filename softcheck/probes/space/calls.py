@@ -1,8 +1,8 @@
 """The calls of ways: their numbers, where these lie, the function with what it is given beside them, and the call before."""
 
 import hashlib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -13,13 +13,15 @@ import torch
 
 from oracles.formats import FORMATS, Bits, decode, encode
 from softcheck.calling.call import TORCH_DTYPES, to_tensor
-from softcheck.calling.operands import Around, Change, with_operands
+from softcheck.calling.operands import Around, Change, Inputs, given, inputs_of, with_operands
+from softcheck.errors import UsageError
 from softcheck.operations.heads import split
+from softcheck.operations.operation import without_layout
 from softcheck.operations.registry import operation
 from softcheck.operations.targets import in_rows
 from softcheck.probes.base import Subject
 from softcheck.probes.histories.player import failing, in_vain
-from softcheck.probes.operand_moves import OF_ALL_HEADS, laid_out, rows_of_shared, with_shared_masks
+from softcheck.probes.operand_moves import OF_ALL_HEADS, OF_QUERIES, laid_out, rows_of_shared, with_shared_masks
 from softcheck.probes.options import TEMPERATURE, VALUES, called_as, giving, temperature_call, with_options
 from softcheck.probes.poison import handing_out
 from softcheck.probes.space import axes as ax
@@ -29,6 +31,7 @@ from softcheck.probes.space.way import VALUES as NUMBERS
 from softcheck.probes.space.way import Way, named
 from softcheck.variants.adapt import Adapted
 
+OPERANDS = ("q", "k", "v")
 _LONG = 2000
 """Columns from which on a wider row has one column more, and not three times as many."""
 _MATRICES = 2
@@ -130,6 +133,9 @@ class WayCalls:
         subject = self._subjects[given]
         if subject is not None and way.get(ax.DTYPE):
             subject = replace(subject, setting=replace(subject.setting, dtype=way.get(ax.DTYPE)))
+        if subject is not None and way.get(ax.SHARED_MASK) in OF_QUERIES:
+            with suppress(UsageError):
+                subject = of_other_heads(subject, {"key_padding": 1.0})
         return subject
 
     def prepared(self, subject: Subject, way: Way, bits: Bits) -> Prepared:
@@ -205,11 +211,18 @@ class WayCalls:
             setting = prepared.subject.setting
             dtype = next(dtype for dtype in setting.declaration.dtypes if dtype != setting.dtype)
             x = x.to(TORCH_DTYPES[FORMATS[dtype].name])
-        x.requires_grad_(before == "a backward")
+        function, leaves = made.at(x), dict[str, torch.Tensor]()
+        if before == "a backward":
+            inputs, has_heads = inputs_of(function, x), subject.setting.has_heads
+            if has_heads and inputs is not None:
+                inputs, leaves = with_leaves(inputs, OPERANDS)
+                function = given(function, inputs)
+            leaves = leaves or {"x": x.requires_grad_()}
         with handing_out(failing(1)) if before == "a failed allocation" else nullcontext():
-            answer = in_vain(lambda: self.space.called(made.at(x), way)(x))
-        if before == "a backward" and isinstance(answer, torch.Tensor) and answer.requires_grad:
-            in_vain(torch.autograd.grad, answer, x, answer.detach())
+            answer = in_vain(lambda: self.space.called(function, way)(x))
+        if leaves and isinstance(answer, torch.Tensor) and answer.requires_grad:
+            # As in a step that a loss scaler skips: what is left of it would show.
+            in_vain(torch.autograd.grad, answer, [*leaves.values()], torch.full_like(answer, torch.inf))
 
     def _other(self, way: Way, before: str) -> Way:
         """Returns the way of the call before."""
@@ -272,6 +285,20 @@ class WayCalls:
         # Some of the first keys, which many queries of a causal mask see.
         values[:, 1::2] = -np.inf
         return None if flagged is None else (flagged, encode(values, fmt))
+
+
+def with_leaves(
+    inputs: Inputs, asking: Sequence[str], *, is_shared: bool = False
+) -> tuple[Inputs, dict[str, torch.Tensor]]:
+    """Returns inputs with operands that require a gradient, those of the names asked for, and these operands.
+
+    All batches get those of the first if they are shared. A bias of a softmax has the matrix's own size, whose gradient is that of each
+    element.
+    """
+    asked = {name: each for name, each in inputs.calls[-1].items() if without_layout(name) in asking}
+    leaves = {n: each[:1] if is_shared else each for n, each in asked.items() if each.is_floating_point()}
+    leaves = {name: each.detach().requires_grad_() for name, each in leaves.items()}
+    return inputs.changed(lambda _: leaves), leaves
 
 
 def of_other_heads(subject: Subject, parameters: Mapping[str, float]) -> Subject:
