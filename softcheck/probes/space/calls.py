@@ -211,7 +211,11 @@ class WayCalls:
             setting = prepared.subject.setting
             dtype = next(dtype for dtype in setting.declaration.dtypes if dtype != setting.dtype)
             x = x.to(TORCH_DTYPES[FORMATS[dtype].name])
-        function, leaves = made.at(x), dict[str, torch.Tensor]()
+        try:
+            function, leaves = made.at(x), dict[str, torch.Tensor]()
+        except ValueError:
+            # The way itself says that its operands can't be laid so.
+            return
         if before == "a backward":
             inputs, has_heads = inputs_of(function, x), subject.setting.has_heads
             if has_heads and inputs is not None:
