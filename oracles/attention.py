@@ -4,6 +4,7 @@ A score is scale * (q . k_j), or c tanh(scale * (q . k_j) / c) with a soft cap c
 the keys; a sink adds e^sink to the denominator.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -60,11 +61,12 @@ def attention_ball(heads: Heads) -> Reference:
     return stated(high, off, low, _VANISHED)
 
 
-def logsumexp_ball(heads: Heads) -> Reference:
-    """The same logarithms enclosed by Arb, [heads * queries, 1]."""
+def logsumexp_ball(heads: Heads, base: float = math.e) -> Reference:
+    """Logarithms of each query's sum of exponentials enclosed by Arb, [heads * queries, 1]; 0 where nothing is seen."""
     with flint.ctx.workprec(_precision(heads)):
         sums = [(top, total) for head in range(len(heads.q)) for top, total, _ in _weighted(heads, head)]
-        balls = [top + total.log() if total > 0 else flint.arb(0) for top, total in sums]
+        unit = flint.arb(base).log() if base != math.e else flint.arb(1)
+        balls = [(top + total.log()) / unit if total > 0 else flint.arb(0) for top, total in sums]
         high, low, off = halves(balls, (-1, 1))
     return stated(high, off, low, _VANISHED)
 

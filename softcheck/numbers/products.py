@@ -1,4 +1,4 @@
-"""Sums of products of numbers with errors, of arrays of any axes, and soft caps; docs/bounds.md, section 26, proves them."""
+"""Sums of products of numbers with errors, along any axes, and soft caps; docs/bounds.md, section 26, proves them."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from softcheck.numbers.expression import Number
 from softcheck.numbers.model import Model
 
 TRUNCATED = 4.0
-"""Largest error of one addition in a tensor core, in units of rho times the sum of all terms' sizes: the core aligns its terms and truncates."""
+"""Largest error of an addition in a tensor core, which aligns its terms and truncates: in rho times all terms' sizes."""
 BY_THE_WAY = 16.0
 """Roundings of products, differences, scales and merges on the way of a sum, each relative to the terms' sizes."""
 CAPPED = 8.0
@@ -15,7 +15,7 @@ CAPPED = 8.0
 
 
 def of_products(terms: Array | float, model: Model, by_the_way: float = 0.0) -> Array | float:
-    """Returns the error of a sum of so many products in any order or in a tensor core, relative to the sum of their sizes."""
+    """Returns the error of a sum of products, in any order or in a tensor core, relative to the sum of their sizes."""
     return (TRUNCATED * terms + by_the_way) * model.roundoff + 2 * model.products
 
 

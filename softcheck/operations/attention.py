@@ -8,7 +8,7 @@ the ULP of sum_j p_j |v_j|, since the sum over keys cancels, and those of a log-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from softcheck.operations.ulp import Scaled
 if TYPE_CHECKING:
     import torch
 
-_UNIT = 2.0**-53
 _VANISHED = 2.0**-860
 """More than the shares of all keys that underflow, times any value of float32."""
 _AT_ONCE = 1 << 20
@@ -52,10 +51,12 @@ class _OfHeads:
     given: Heads | None = None
     """Some queries of all heads of a matrix, tensors; None for all queries of the heads that are made of a matrix."""
 
-    by_proof: ClassVar[Callable[[Heads], Reference]]
-
     def computed(self, heads: Heads, model: Model, fmt: Format) -> Number:
         """The answers before their last rounding, [heads, queries, numbers]."""
+        raise NotImplementedError
+
+    def proven(self, heads: Heads) -> Reference:
+        """The same enclosed by Arb, [heads * queries, numbers]."""
         raise NotImplementedError
 
     def scale(self, values: Array, answers: Array, fmt: Format) -> Array:
@@ -65,11 +66,6 @@ class _OfHeads:
     def convention(self, top: Array, masked: FullyMasked) -> Array:
         """The answers of queries whose largest logit, [queries, 1], is not finite."""
         raise NotImplementedError
-
-    @property
-    def factor(self) -> float:
-        """The number by which Arb's answers are multiplied."""
-        return 1.0
 
     def heads(self, values: Array, fmt: Format) -> Heads:
         """The heads of a matrix's rows. Raises UsageError for float64."""
@@ -105,16 +101,6 @@ class _OfHeads:
     def prove(self, values: Values, fmt: Format, masked: FullyMasked) -> Reference:
         """Enclosed by Arb, of the same shape."""
         return self.by(self.proven, values, fmt, masked)
-
-    def proven(self, heads: Heads) -> Reference:
-        """Arb's answers, [heads * queries, numbers]."""
-        found = type(self).by_proof(heads)
-        if self.factor == 1.0:
-            return found
-        # The constant and the product round; what is left of the second part is less than that.
-        high, exact = (found.high + found.low) * self.factor, found.relative_error == 0
-        off = np.where(exact & (high == 0), 0.0, found.relative_error + 4 * _UNIT)
-        return replace(found, high=high, low=np.zeros_like(high), relative_error=off)
 
     def by(self, answers: Callable[[Heads], Reference], values: Values, fmt: Format, masked: FullyMasked) -> Reference:
         """An oracle's answers, but for special queries, whose answers are conventions."""
@@ -166,7 +152,9 @@ class _OfHeads:
 class Attention(_OfHeads):
     """Attention with these parameters."""
 
-    by_proof = oracle.attention_ball
+    def proven(self, heads: Heads) -> Reference:
+        """By Arb's matrix products."""
+        return oracle.attention_ball(heads)
 
     def parts(self, keys: int) -> tuple[int, int]:
         """The queries of a head, and the numbers of an answer."""
@@ -230,12 +218,13 @@ class _Logsumexp(_OfHeads):
     no_keys: float = -math.inf
     """The answer for a query that sees no key, and no sink."""
 
-    by_proof = oracle.logsumexp_ball
-
     @property
     def factor(self) -> float:
         """The number by which a logarithm of base e is multiplied."""
         return 1.0 / math.log(self.base) if self.base != math.e else 1.0
+
+    def proven(self, heads: Heads) -> Reference:
+        return oracle.logsumexp_ball(heads, self.base)
 
     def parts(self, keys: int) -> tuple[int, int]:
         return self.attending.parts(keys)[0], 1

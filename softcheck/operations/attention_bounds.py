@@ -29,13 +29,11 @@ _TILE = 16
 """Least number of keys between two rescalings of a running sum, beyond the first ten."""
 
 FAR_SINK = math.log(FLOAT32.max)
-"""Distance of a sink above all scores from which its exponential less the largest score overflows: a kernel must subtract the sink."""
+"""Distance above all scores from which a sink's exponential overflows, so that a kernel must subtract the sink."""
 
 
 def _products(heads: Heads, model: Model) -> Number:
     """Products of queries and keys, whose additions of zeros are exact, as is one product alone."""
-    if model is EXACT:
-        return Number(heads.products, model)
     terms = abs(module_of(heads.q).sign(heads.q)).sum(axis=-1, keepdims=True)
     return Number(heads.products, model, of_products(terms * (terms > 1), model) * heads.sizes)
 
@@ -49,9 +47,9 @@ def scores(heads: Heads, model: Model) -> Number:
 
 
 def _subtracted(x: Number, heads: Heads) -> Number:
-    """What kernels subtract from all exponents, [heads, queries, 1]: the largest score, with errors another one, or a sink far above it.
+    """What kernels subtract from all exponents, [heads, queries, 1]: a sink far above all scores, or the largest score.
 
-    Where a query sees nothing it is the sink, or 0 without one.
+    Errors of scores may make another one the largest. Where a query sees nothing it is the sink, or 0 without one.
     """
     xp = module_of(heads.q)
     found, most, least = (
@@ -69,19 +67,12 @@ def subtracted(heads: Heads) -> Array:
     return _subtracted(scores(heads, EXACT), heads).value
 
 
-class Softmax(NamedTuple):
-    """The exponentials of a query's scores less a number, and their sum."""
+def softmax(heads: Heads, model: Model) -> tuple[Positive, Positive, Number]:
+    """Takes exponentials of what lies below the largest score, or below a sink far above it.
 
-    powers: Positive
-    """[heads, queries, keys], 0 for keys that are not seen. A sink is one key more."""
-    total: Positive
-    """[heads, queries, 1]; 1 where there are none."""
-    top: Number
-    """That number, [heads, queries, 1], whose own error is in the exponentials."""
-
-
-def softmax(heads: Heads, model: Model) -> Softmax:
-    """Takes exponentials of what lies below the largest score, or below a sink far above it."""
+    Returns them, [heads, queries, keys], 0 for keys that are not seen, and a sink's as one key more; their sum, 1 where
+    there are none; and what was subtracted, whose own error is in the exponentials, both [heads, queries, 1].
+    """
     xp, has_sink = module_of(heads.q), np.isfinite(heads.sink)
     if heads.softcap or has_sink or heads.bias is not None:
         x, factor = scores(heads, model), 1.0
@@ -96,25 +87,18 @@ def softmax(heads: Heads, model: Model) -> Softmax:
         below = replace(below, value=value, off=off)
     below = below.rounded(0.0, factor)
     powers = replace(below.exp(), exponent=below.value)
-    total = powers.sum(_of_additions(heads.k.shape[1], model))
+    total = powers.sum(_of_sums(heads.k.shape[1], model)[1])
     alone = total.value == 0
     total = replace(total, value=xp.where(alone, 1.0, total.value), log=xp.where(alone, 0.0, total.log))
-    return Softmax(powers, total, Number(top.value, model).rounded(0.0, factor))
+    return powers, total, Number(top.value, model).rounded(0.0, factor)
 
 
-def steps(keys: int) -> float:
-    """Rescalings of a running maximum, or merged parts."""
-    return -(-keys // _TILE) + 10.0
-
-
-def _of_rescaling(keys: int, model: Model) -> float:
-    return steps(keys) * (model.exponential + model.roundoff)
-
-
-def _of_additions(keys: int, model: Model) -> float:
-    """Relative error of a sum of weights that all weights' own errors leave: additions, and rescalings."""
-    added = (depth(keys, model.lanes) + steps(keys)) * model.addition + model.denominator
-    return added + _of_rescaling(keys, model) + keys * model.underflow
+def _of_sums(keys: int, model: Model) -> tuple[float, float]:
+    """Relative errors of the rescalings of a running maximum or of merged parts, and of a sum of weights with them."""
+    steps = -(-keys // _TILE) + 10.0
+    rescaling = steps * (model.exponential + model.roundoff)
+    added = (depth(keys, model.lanes) + steps) * model.addition + model.denominator
+    return rescaling, rescaling + added + keys * model.underflow
 
 
 def _stored(x: Number, fmt: Format, flushed: float = 0.0) -> Number:
@@ -134,23 +118,23 @@ def _part(x: Number, keys: slice) -> Number:
 def attention(heads: Heads, model: Model, fmt: Format) -> Number:
     """Answers before their last rounding, [heads, queries, dimension]."""
     (powers, total, _), keys = softmax(heads, model), heads.k.shape[1]
-    of_rescaling = _of_rescaling(keys, model)
-    weights = powers / replace(total, log=total.log + of_rescaling)
-    p = weights.shares(of_rescaling + _of_additions(keys, model) + model.division)
+    rescaling, added = _of_sums(keys, model)
+    p = (powers / replace(total, log=total.log + rescaling)).shares(rescaling + added + model.division)
     found = dot(_stored(_part(p, slice(keys)), fmt), Number(heads.v, model))
     return replace(found, off=found.off + _lost(heads, model))
 
 
 def sizes_of_values(heads: Heads) -> Array:
     """sum_j p_j |v_j|, [heads, queries, dimension]."""
-    found = softmax(heads, EXACT)
-    return (found.powers.value / found.total.value)[..., : heads.k.shape[1]] @ abs(heads.v)
+    powers, total, _ = softmax(heads, EXACT)
+    return (powers.value / total.value)[..., : heads.k.shape[1]] @ abs(heads.v)
 
 
 def _lost(heads: Heads, model: Model) -> Array:
     """Largest part of an answer that flushed weights and products had, [heads, 1, dimension].
 
-    Attention kernels flush below float32's least normal number, by their compilers' options. What float64 loses is beyond all formats.
+    Attention kernels flush below float32's least normal number, by their compilers' options. What float64 loses is
+    beyond all formats.
     """
     least = 0.0 if model is IN_FLOAT64 else max(model.underflow, FLOAT32.least_normal)
     return least * heads.k.shape[1] * largest(abs(heads.v), 1, 0.0)
@@ -158,22 +142,21 @@ def _lost(heads: Heads, model: Model) -> Array:
 
 def logsumexp(heads: Heads, model: Model) -> Number:
     """The log-sum-exp of each query's scores before its last rounding, [heads, queries, 1]."""
-    return _logarithm(softmax(heads, model))
-
-
-def _logarithm(found: Softmax) -> Number:
-    return (found.top.rounded(SCALED) + found.total.logarithm()).rounded(1.0)
+    _, total, top = softmax(heads, model)
+    return (top.rounded(SCALED) + total.logarithm()).rounded(1.0)
 
 
 def beyond_values(heads: Heads, size: Array, model: Model, fmt: Format) -> Array:
-    """How far rounding may carry answers beyond the least and largest values, of a ``size``, that queries see; of that shape.
+    """How far rounding may carry answers beyond the values, of at most a ``size``, that queries see; of its shape.
 
-    The weights' own errors are the same in numerator and denominator, but for the rounding of a log-sum-exp that all weights are taken from.
+    The weights' own errors are the same in numerator and denominator, but for the rounding of a log-sum-exp that all
+    weights are taken from.
     """
     xp, keys, top = module_of(size), heads.k.shape[1], subtracted(heads)
     stored = fmt.unit_roundoff if fmt.width == 16 else 0.0
-    of_sums = _of_additions(keys, model) + _of_rescaling(keys, model) + model.division + stored
-    of_sums = (of_sums + of_products(keys, model, BY_THE_WAY)) * SECOND_ORDER
+    of_sums = (
+        sum(_of_sums(keys, model)) + model.division + of_products(keys, model, BY_THE_WAY) + stored
+    ) * SECOND_ORDER
     of_logarithm = 1.0 + np.log1p(keys) + abs(top) + xp.clip(heads.sink - top, 0.0, None)
     allowed = (of_sums + _OF_LOGARITHM * model.roundoff * of_logarithm) * size + _lost(heads, model)
     if fmt.width == 16:
@@ -193,21 +176,24 @@ class OperandGradient(NamedTuple):
 
 
 def gradients(heads: Heads, grad: Values, model: Model, fmt: Format, groups: int = 1) -> dict[str, OperandGradient]:
-    """Returns the gradients of sum(grad * o) by q, k, v, a bias and sinks, ``grad`` being [heads, queries, dimension], in base e.
+    """Returns the gradients of sum(grad * o) by q, k, v, a bias and sinks.
 
-    Each query sees a key. A head has the queries of ``groups`` query heads, of which each has a sink: their gradients are
-    [query heads, 1, 1], the sums over all batches.
+    ``grad`` is [heads, queries, dimension]. Each query sees a key. A head has the queries of ``groups`` query heads, of
+    which each has a sink: their gradients are [query heads, 1, 1], the sums over all batches.
     """
     queries, keys = grad.shape[1], heads.k.shape[1]
     flushed = FLOAT32.least_normal
+
+    def kept(x: Number) -> Number:
+        return _stored(x, fmt, flushed)
+
     g, q, k, v = (Number(part, model) for part in (grad, heads.q, heads.k, heads.v))
 
     # Weights come from the scores and a rounded log-sum-exp, or from the forward's sums, which err by less.
-    found = softmax(heads, model)
-    of_row = _logarithm(found).error + _OF_FLOAT64
-    weights = (found.powers / replace(found.total, log=of_row)).shares()
-    p, share = (_stored(_part(weights, part), fmt, flushed) for part in (slice(keys), slice(keys, None)))
-    # A sink far above all scores is the log-sum-exp itself, and its weight 1: no right one is more than 2, however large both are.
+    powers, total, _ = softmax(heads, model)
+    weights = (powers / replace(total, log=logsumexp(heads, model).error + _OF_FLOAT64)).shares()
+    p, share = (kept(_part(weights, part)) for part in (slice(keys), slice(keys, None)))
+    # A sink far above all scores is the log-sum-exp itself, and its weight 1: no right one is more than 2.
     share = replace(share, off=np.where(share.value == 1, np.minimum(share.error, 1.0), share.error))
 
     of_keys, answers = dot(g, transposed(v)), attention(heads, model, fmt)
@@ -216,14 +202,12 @@ def gradients(heads: Heads, grad: Values, model: Model, fmt: Format, groups: int
     mean, of_weights = summed(times(g, rounded)), summed(times(p, of_keys))
     mean = replace(mean, off=np.maximum(mean.error, of_weights.error))
     of_scores = times(p, of_keys - mean).rounded(BY_THE_WAY)
-    of_bias = _stored(of_scores, fmt, flushed)
+    of_bias = kept(of_scores)
     if heads.softcap:
-        tangent = capped(_products(heads, model).rounded(SCALED, heads.scale), heads.softcap).rounded(
-            0.0, 1 / heads.softcap
-        )
+        tangent = scores(replace(heads, bias=None), model).rounded(0.0, 1 / heads.softcap)
         slope = Number(1 - tangent.value**2, model, (2 * np.abs(tangent.value) + tangent.error) * tangent.error)
         of_scores = times(of_scores, replace(slope, off=slope.error + SCALED * model.roundoff))
-    of_scores = _stored(of_scores.rounded(0.0, heads.scale), fmt, flushed)
+    of_scores = kept(of_scores.rounded(0.0, heads.scale))
 
     def judged(x: Number) -> OperandGradient:
         allowed = x.error + flushed * max(queries, keys)
@@ -238,12 +222,10 @@ def gradients(heads: Heads, grad: Values, model: Model, fmt: Format, groups: int
     if heads.bias is not None:
         made["bias"] = of_bias
     if np.isfinite(heads.sink):
-        terms = _stored(times(share, mean).rounded(BY_THE_WAY), fmt, flushed)
+        terms = kept(times(share, mean).rounded(BY_THE_WAY))
         batch, of_batch = split(len(heads.q))
-        by_head = (
-            -terms.value,
-            terms.error + of_products(queries * len(heads.q), model) * (np.abs(terms.value) + terms.error),
-        )
+        added = of_products(queries * len(heads.q), model) * (np.abs(terms.value) + terms.error)
+        by_head = (-terms.value, terms.error + added)
         exact, off = (part.reshape(batch, of_batch, groups, -1).sum(axis=(0, 3)).reshape(-1, 1, 1) for part in by_head)
         made["sinks"] = Number(exact, model, off)
     return {name: judged(each) for name, each in made.items()}

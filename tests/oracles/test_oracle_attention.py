@@ -137,14 +137,13 @@ def test_changed_exponents_change_weights_and_sums_by_no_more(size, sink):
     rng = np.random.default_rng(int(size))
     given = heads(20, size=size, sink=sink)
     with quiet(given.q):
-        found = formulas.softmax(given, formulas.IN_FLOAT64)
-    errors = np.abs(rng.normal(size=found.powers.value.shape)) * rng.choice(
-        [1e-6, 1.0, 150.0, 900.0], found.powers.value.shape
-    )
+        powers, total, _ = formulas.softmax(given, formulas.IN_FLOAT64)
+    shape = powers.value.shape
+    errors = np.abs(rng.normal(size=shape)) * rng.choice([1e-6, 1.0, 150.0, 900.0], shape)
     errors[..., 9:] = 0.0
-    powers = replace(found.powers, log=errors)
+    powers = replace(powers, log=errors)
     growth = powers.growth()
-    allowed = (powers / replace(found.total, log=growth)).shares().error
+    allowed = (powers / replace(total, log=growth)).shares().error
     scores = formulas.scores(given, formulas.EXACT).value
     with mpmath.workdps(400):
         for head, query in np.ndindex(2, 5):
