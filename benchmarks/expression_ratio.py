@@ -1,10 +1,10 @@
 """Compares bounds of two versions of softcheck by operation, dtype and arithmetic, on all built-in corpora.
 
-    python benchmarks/expression_ratio.py save before.npz
+    python benchmarks/expression_ratio.py save before.npz [TITLE ...]
     python benchmarks/expression_ratio.py compare before.npz after.npz [--each]
 
-``save`` is run in each version's own checkout. ``compare`` prints for each operation and dtype how large the second version's bounds are beside
-the first's: the median, the least and the largest ratio over all bounded elements and sums, and the case of the last two.
+``save`` is run in each version's own checkout, for all operations or those whose title begins with one of the given. ``compare`` prints for each operation and dtype how large the second version's bounds are beside
+the first's: the median, the least and the largest ratio over all bounded elements, sums and gradients, and the case of the last two.
 """
 # ruff: noqa: INP001, T201 - a script, not a package; it prints
 
@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from oracles.formats import decode
+from oracles.formats import Format, Values, decode
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.operations import ulp
 from softcheck.operations.arithmetic import Arithmetic, model
 from softcheck.operations.elements import specials
+from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation
 
 OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -43,6 +44,19 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "cross_entropy, head": ("cross_entropy", {"head": 1.0, "z_loss": 1e-3}),
     "softmax_backward": ("softmax_backward", {}),
     "log_softmax_backward": ("log_softmax_backward", {}),
+    "attention": ("attention", {}),
+    "attention, one query": ("attention", {"head_dim": 128.0, "queries": 1.0}),
+    "attention, causal, shared keys": ("attention", {"head_dim": 16.0, "causal": "bottom-right", "groups": 2.0}),
+    "attention, masked, cap": ("attention", {"head_dim": 16.0, "masked": 1.0, "softcap": 5.0}),
+    "attention, bias": ("attention", {"head_dim": 16.0, "biased": 1.0}),
+    "attention, sink": ("attention", {"head_dim": 16.0, "sink": 3.0, "scale": 0.3}),
+    "attention_logsumexp": ("attention_logsumexp", {}),
+    "attention_logsumexp, cap, bias, base 2": (
+        "attention_logsumexp",
+        {"head_dim": 16.0, "softcap": 5.0, "biased": 1.0, "base": 2.0},
+    ),
+    "attention_logsumexp, sink": ("attention_logsumexp", {"head_dim": 16.0, "sink": 3.0}),
+    "attention_logsumexp, far sink": ("attention_logsumexp", {"head_dim": 16.0, "sink": 300.0}),
 }
 ARITHMETICS = {
     "standard": Arithmetic(),
@@ -57,6 +71,8 @@ ARITHMETICS = {
 }
 MOST_ELEMENTS, MOST_COLUMNS, MOST_CASES = 1 << 10, 1 << 13, 3
 """Elements of a case that are compared, columns of the widest row, and cases of each family and dtype."""
+MOST_NUMBERS, MOST_KEYS = 1 << 10, 160
+"""Numbers of a bound that are kept, and keys of the longest head: an attention has a number for each query, key and dimension."""
 
 
 def chosen() -> list[Case]:
@@ -68,16 +84,34 @@ def chosen() -> list[Case]:
     return [case for each in found.values() for case in each[:: max(1, len(each) // MOST_CASES)]]
 
 
-def bounds() -> Iterator[tuple[str, Any]]:
+def some(numbers: Any) -> Any:
+    """Every so many of a bound's numbers."""
+    return numbers.ravel()[:: max(1, numbers.size // MOST_NUMBERS)]
+
+
+def operand_gradients(place: str, computed: Operation, values: Values, fmt: Format) -> Iterator[tuple[str, Any]]:
+    """The limits of gradients of heads whose queries all see a key."""
+    assert computed.operand_gradients is not None
+    queries, numbers = computed.part_shape(values.shape[1])
+    grads = np.random.default_rng(0).normal(size=(len(values), queries * numbers))
+    for words in ("standard", "input", "tf32"):
+        found = computed.operand_gradients(values, grads, fmt, model(ARITHMETICS[words], fmt))
+        for operand, (_, limits) in found.items():
+            yield f"{place.format(words)}|gradient by {operand}", some(limits)
+
+
+def bounds(titles: tuple[str, ...]) -> Iterator[tuple[str, Any]]:  # noqa: C901 - one loop in another
     """Each bound's name, ``operation|dtype|arithmetic|case|part``, and its numbers."""
     cases = chosen()
     for title, (name, parameters) in OPERATIONS.items():
+        if not title.startswith(titles):
+            continue
         found = operation(name, parameters)
         for case in cases:
             fmt = case.format
             values = decode(case.bits(max(1, MOST_ELEMENTS // case.shape[1])), fmt)
-            if (found.most_columns or MOST_COLUMNS) < values.shape[1] or (
-                parameters.get("softcap") and fmt.width == 64
+            if (MOST_KEYS if found.most_columns else MOST_COLUMNS) < values.shape[1] or (
+                fmt.width == 64 and (parameters.get("softcap") or found.most_columns)
             ):
                 continue
             with np.errstate(all="ignore"):
@@ -97,12 +131,14 @@ def bounds() -> Iterator[tuple[str, Any]]:
                 if found.undefined is not None:
                     lost = found.undefined(values, fmt)
                     bounded &= ~np.repeat(lost, len(logits) // len(lost))[:, None]
+                if found.operand_gradients is not None and bounded.any(axis=1).all():
+                    yield from operand_gradients(f"{title}|{fmt.name}|{{}}|{case.id}", found, values, fmt)
                 for words, arithmetic in ARITHMETICS.items():
                     allowed = found.bounds(values, exact, answer.values, model(arithmetic, fmt))
                     place = f"{title}|{fmt.name}|{words}|{case.id}"
-                    yield f"{place}|elements", allowed.elements[bounded]
+                    yield f"{place}|elements", some(allowed.elements[bounded])
                     if allowed.below is not None:
-                        yield f"{place}|below", allowed.below[bounded]
+                        yield f"{place}|below", some(allowed.below[bounded])
                     if found.sums_rows:
                         yield f"{place}|sums", allowed.sums[kinds.ordinary & bounded.any(axis=1)]
 
@@ -122,7 +158,7 @@ def compare(first: Path, second: Path, *, each: bool) -> None:
         with np.errstate(all="ignore"):
             ratio = np.where(one == other, 1.0, other / one)
         title, dtype, arithmetic, case, part = name.split("|")
-        key = (title, dtype, arithmetic if each else "all", "sums" if part == "sums" else "elements")
+        key = (title, dtype, arithmetic if each else "all", "elements" if part == "below" else part)
         ratios[key].append((float(ratio.min()), float(ratio.max()), f"{arithmetic} {case} {part}"))
         medians[key].append(ratio)
     print("| operation | dtype | arithmetic | of | median | least | largest | where least | where largest |")
@@ -137,13 +173,15 @@ def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("save").add_argument("file", type=Path)
+    saving = commands.add_parser("save")
+    saving.add_argument("file", type=Path)
+    saving.add_argument("titles", nargs="*", default=[""], help="beginnings of the operations' titles (default: all)")
     comparing = commands.add_parser("compare")
     comparing.add_argument("files", type=Path, nargs=2)
     comparing.add_argument("--each", action="store_true", help="a line for each arithmetic")
     options = parser.parse_args()
     if options.command == "save":
-        np.savez(options.file, **dict(bounds()))
+        np.savez(options.file, **dict(bounds(tuple(options.titles))))
     else:
         compare(*options.files, each=options.each)
 

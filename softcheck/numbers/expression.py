@@ -1,9 +1,10 @@
 """Numbers of a formula: their exact values beside the largest errors with which an arithmetic may compute them.
 
 A formula is written once, with the steps that kernels have. Each step adds its own error, and docs/bounds.md proves it. Arrays are numpy's or
-torch's float64, [rows, columns] or [rows, 1]. Values of ``Number`` have absolute errors, those of ``Positive`` errors of their logarithm.
+torch's float64, [..., columns] or [..., 1], and a row's numbers lie along the last axis. Values of ``Number`` have absolute errors, those of ``Positive`` errors of their logarithm.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,9 @@ LOGARITHM, NEXT_TO_ONE = 6.0, 3.0
 """Relative and absolute error of a logarithm in rho. lg2.approx is within 2^-22 absolutely for arguments from 0.5 to 2 and relatively
 elsewhere (PTX ISA), which is 4 rho of base 2 and 2.8 of base e; the product with log(2) rounds twice. Logarithms of libraries
 are within 1 ULP, 2 rho."""
+
+UNKNOWN = 100.0
+"""Error of a logarithm from which nothing is known of a number but what it may become."""
 
 _EXPONENT = 0x7FF << 52
 
@@ -80,8 +84,8 @@ class Number:
 
     def max(self) -> "Number":
         """Takes each row's maximum, which errs as its own number does, since value + error grows with the value."""
-        off = self.off if isinstance(self.off, float) else largest(self.off)
-        return Number(largest(self.value), self.model, off, self.relative)
+        off = self.off if isinstance(self.off, float) else largest(self.off, -1)
+        return Number(largest(self.value, -1), self.model, off, self.relative)
 
     def exp(self) -> "Positive":
         """Takes exponentials of differences from a maximum, in base 2 but for a library's function.
@@ -115,32 +119,54 @@ class Positive:
     model: Model
     is_rough: bool = False
     """True if errors have no limit but that of the logits' own size."""
+    exponent: Array | None = None
+    """The values' logarithms, where errors may make numbers of what float64 does not hold; None where nothing may."""
 
     def __truediv__(self, other: "Positive") -> "Positive":
         """Divides."""
-        return Positive(self.value / other.value, self.log + (other.log + self.model.division), self.model)
+        value, log = self.value / other.value, self.log + (other.log + self.model.division)
+        exponent = None if self.exponent is None else self.exponent - module_of(value).log(other.value)
+        return replace(self, value=value, log=log, exponent=exponent)
 
-    def sum(self) -> "Positive":
+    def sum(self, errors: float | None = None) -> "Positive":
         """Adds up each row in any order that the model allows, rescaled as a running sum is.
 
         The mean of ``log`` itself would bound how far a sum can fall, but not how far it can rise: exp is convex. Up to 1, exp(e) - 1 is
-        at most e + e^2. Each row chooses by itself, so that its bound does not depend on other rows.
+        at most e + e^2. Each row chooses by itself, so that its bound does not depend on other rows. ``errors`` are those of the additions,
+        where they are not the model's.
         """
-        total = self.value.sum(axis=1, keepdims=True)
-        return Positive(total, self.growth() + self.model.summing(self.value.shape[1]), self.model)
+        total = self.value.sum(axis=-1, keepdims=True)
+        errors = self.model.summing(self.value.shape[-1]) if errors is None else errors
+        return Positive(total, self.growth() + errors, self.model)
 
     def growth(self) -> Array | float:
         """Returns the logarithm of exp(log)'s mean weighted by the values, [rows, 1]: the error of an exact sum."""
         if isinstance(self.log, float):
             return self.log
+        xp, rise = module_of(self.value), self._rise(LARGEST_EXPONENT).sum(axis=-1, keepdims=True)
+        growth = xp.log1p(rise / self.value.sum(axis=-1, keepdims=True))
+        if self.exponent is None:
+            return growth
+        most = largest(self.log + self.exponent, -1)
+        return xp.where(most > UNKNOWN, most + math.log(max(1, self.value.shape[-1])), growth)
+
+    def shares(self, most: float = 0.0) -> Number:
+        """Takes shares of a sum with their absolute errors: whatever the exponents are, none is computed above exp(most)."""
+        return Number(self.value, self.model, 0.0 if isinstance(self.log, float) else self._rise(most))
+
+    def _rise(self, most: float) -> Array:
+        """The largest errors above the values, and so below them too; what float64 does not hold is at most exp(most)."""
         xp = module_of(self.value)
-        growth = self.log * self.log
-        growth += self.log
         if self.is_rough or self.model.exponent * VANISHED + self.model.exponential > 1:
-            far = largest(self.log) > 1
-            growth = xp.where(far, xp.expm1(xp.clip(self.log, None, LARGEST_EXPONENT)), growth)
-        growth *= self.value
-        return xp.log1p(growth.sum(axis=1, keepdims=True) / self.value.sum(axis=1, keepdims=True))
+            found = xp.expm1(xp.clip(self.log, None, LARGEST_EXPONENT))
+        else:
+            found = self.log * self.log
+            found += self.log
+        found *= self.value
+        if self.exponent is not None:
+            lost = (self.log > UNKNOWN) | (self.exponent < -LARGEST_EXPONENT)
+            found = xp.where(lost, xp.exp(xp.clip(self.log + self.exponent, None, most)), found)
+        return found
 
     def logarithm(self) -> Number:
         """Takes logarithms, of which a function's own error is relative to what it computes."""

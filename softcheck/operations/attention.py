@@ -8,7 +8,7 @@ the ULP of sum_j p_j |v_j|, since the sum over keys cancels, and those of a log-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,12 +16,14 @@ from oracles import attention as oracle
 from oracles.arrays import Array, largest, module_of, quiet
 from oracles.attention import Heads
 from oracles.formats import FLOAT32, FLOAT64, Format, Values
-from oracles.reference import FullyMasked, Reference
+from oracles.reference import FullyMasked, Reference, stated
 from softcheck.errors import UsageError
-from softcheck.operations import attention_bounds, rules
+from softcheck.numbers.expression import Number
+from softcheck.operations import attention_bounds as formulas
+from softcheck.operations import rules
 from softcheck.operations.attention_parameters import arguments_of, attending_of, families_of
 from softcheck.operations.block import joined, reshaped
-from softcheck.operations.bounds import Bounds, Model, bounds_of, half_ulp
+from softcheck.operations.bounds import EXACT, OTHER_BASE, Bounds, Model, bounds_of
 from softcheck.operations.heads import Attending
 from softcheck.operations.operation import Exact, Limits, Operand, Operation, Parameter, functions_of
 from softcheck.operations.ulp import Scaled
@@ -29,7 +31,8 @@ from softcheck.operations.ulp import Scaled
 if TYPE_CHECKING:
     import torch
 
-_UNIT = 2.0**-53
+_VANISHED = 2.0**-860
+"""More than the shares of all keys that underflow, times any value of float32."""
 _AT_ONCE = 1 << 20
 """Scores of the heads that the oracle takes at once."""
 SCORES = {"cpu": 1 << 20, "cuda": 1 << 23}
@@ -48,12 +51,12 @@ class _OfHeads:
     given: Heads | None = None
     """Some queries of all heads of a matrix, tensors; None for all queries of the heads that are made of a matrix."""
 
-    in_float64: ClassVar[Callable[[Heads], tuple[Array, Array]]]
-    by_oracle: ClassVar[Callable[[Heads], Reference]]
-    by_proof: ClassVar[Callable[[Heads], Reference]]
+    def computed(self, heads: Heads, model: Model, fmt: Format) -> Number:
+        """The answers before their last rounding, [heads, queries, numbers]."""
+        raise NotImplementedError
 
-    def errors(self, heads: Heads, model: Model, fmt: Format) -> Array:
-        """The largest errors before the last rounding, [heads, queries, numbers]."""
+    def proven(self, heads: Heads) -> Reference:
+        """The same enclosed by Arb, [heads * queries, numbers]."""
         raise NotImplementedError
 
     def scale(self, values: Array, answers: Array, fmt: Format) -> Array:
@@ -63,11 +66,6 @@ class _OfHeads:
     def convention(self, top: Array, masked: FullyMasked) -> Array:
         """The answers of queries whose largest logit, [queries, 1], is not finite."""
         raise NotImplementedError
-
-    @property
-    def factor(self) -> float:
-        """The number by which the oracle's answers are multiplied."""
-        return 1.0
 
     def heads(self, values: Array, fmt: Format) -> Heads:
         """The heads of a matrix's rows. Raises UsageError for float64."""
@@ -82,29 +80,31 @@ class _OfHeads:
         """
         heads, xp = self.heads(values, fmt), module_of(values)
         special = xp.isnan(values) | xp.isposinf(values)
-        scores = xp.where(heads.visible & special[:, None], values[:, None], heads.scores).reshape(-1, values.shape[1])
+        scores = xp.where(special[:, None], values[:, None], formulas.scores(heads, EXACT).value)
+        scores = xp.where(heads.visible, scores, -np.inf).reshape(-1, values.shape[1])
         if not np.isfinite(heads.sink):
             return scores
-        return xp.concatenate([scores, xp.full_like(heads.top.reshape(-1, 1), heads.sink)], axis=1)
+        return xp.concatenate([scores, xp.full_like(largest(scores), heads.sink)], axis=1)
 
     def answer(self, values: Values, fmt: Format, masked: FullyMasked) -> Reference:
         """In float64, [rows, queries * numbers], of some heads at once, since each has queries times keys scores."""
         step = max(1, _AT_ONCE // max(1, self.attending.parts(values.shape[1])[0] * values.shape[1]))
         parts = [values[first : first + step] for first in range(0, max(1, len(values)), step)]
-        return joined([self.by(type(self).by_oracle, part, fmt, masked) for part in parts])
+        return joined([self.by(self.in_float64, part, fmt, masked) for part in parts])
+
+    def in_float64(self, heads: Heads) -> Reference:
+        """Float64's answers with their own errors, [heads * queries, numbers]."""
+        with quiet(heads.q):
+            found = self.computed(heads, formulas.IN_FLOAT64, FLOAT64)
+            return stated(of_queries(found.value), of_queries(found.error), absolute=_VANISHED)
 
     def prove(self, values: Values, fmt: Format, masked: FullyMasked) -> Reference:
         """Enclosed by Arb, of the same shape."""
-        return self.by(type(self).by_proof, values, fmt, masked)
+        return self.by(self.proven, values, fmt, masked)
 
     def by(self, answers: Callable[[Heads], Reference], values: Values, fmt: Format, masked: FullyMasked) -> Reference:
         """An oracle's answers, but for special queries, whose answers are conventions."""
         found, top = answers(self.heads(values, fmt)), largest(self.logits(values, fmt))
-        if self.factor != 1.0:
-            # The constant and the product round; what is left of the second part is less than that.
-            high, exact = (found.high + found.low) * self.factor, found.relative_error == 0
-            off = np.where(exact & (high == 0), 0.0, found.relative_error + 4 * _UNIT)
-            found = replace(found, high=high, low=np.zeros_like(high), relative_error=off)
         special = ~np.isfinite(top) & bool(values.shape[1] or np.isfinite(self.attending.sink))
         found = replace(
             found,
@@ -116,11 +116,11 @@ class _OfHeads:
 
     def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:
         """The answers of given heads where they lie, [rows * queries, numbers]."""
-        exact, off = (of_queries(part) * self.factor for part in type(self).in_float64(self.heads(x, fmt)))
+        found = self.computed(self.heads(x, fmt), formulas.IN_FLOAT64, FLOAT64)
+        exact, off = of_queries(found.value), of_queries(found.error)
         top = largest(self.logits(x.double(), fmt))
         # An ULP of a size is at least 2^-p of it.
-        size = self.scale(x, exact, fmt).clamp(min=np.finfo(np.float64).tiny)
-        off = (off + (4 * _UNIT * exact.abs() if self.factor != 1.0 else 0.0)) / size
+        off = off / self.scale(x, exact, fmt).clamp(min=np.finfo(np.float64).tiny)
         exact = exact.where(top.isfinite(), self.convention(top, "nan"))
         return Exact(exact, off.amax(dim=1) * 2.0**fmt.precision)
 
@@ -137,9 +137,8 @@ class _OfHeads:
 
     def bounds(self, values: Array, exact: Scaled, answers: Array, model: Model) -> Bounds:
         """The errors that an arithmetic allows, [rows * queries, numbers]."""
-        heads = self.heads(values, exact.fmt)
         with quiet(values):
-            error = of_queries(self.errors(heads, model, exact.fmt)) * self.factor
+            error = of_queries(self.computed(self.heads(values, exact.fmt), model, exact.fmt).error)
         return bounds_of(error, answers, exact, model)
 
     def limits(self, x: "torch.Tensor", fmt: Format, model: Model) -> Limits:
@@ -153,7 +152,9 @@ class _OfHeads:
 class Attention(_OfHeads):
     """Attention with these parameters."""
 
-    in_float64, by_oracle, by_proof = oracle.outputs, oracle.attention, oracle.attention_ball
+    def proven(self, heads: Heads) -> Reference:
+        """By Arb's matrix products."""
+        return oracle.attention_ball(heads)
 
     def parts(self, keys: int) -> tuple[int, int]:
         """The queries of a head, and the numbers of an answer."""
@@ -166,11 +167,12 @@ class Attention(_OfHeads):
 
     def scale(self, values: Array, _answers: Array, fmt: Format) -> Array:
         """The size of the terms that may cancel, sum p |v|."""
-        return of_queries(self.heads(values, fmt).sizes_of_values)
+        with quiet(values):
+            return of_queries(formulas.sizes_of_values(self.heads(values, fmt)))
 
-    def errors(self, heads: Heads, model: Model, fmt: Format) -> Array:
-        """The errors of weights, of their sums, and of the products with values."""
-        return attention_bounds.errors(heads, model, fmt)
+    def computed(self, heads: Heads, model: Model, fmt: Format) -> Number:
+        """The products of weights and values."""
+        return formulas.attention(heads, model, fmt)
 
     def range_of(self, values: Array, fmt: Format, model: Model) -> tuple[Array, Array]:
         """The least and the largest value that each query sees, and what rounding allows beyond, [rows * queries, numbers]."""
@@ -179,11 +181,7 @@ class Attention(_OfHeads):
         if np.isfinite(heads.sink):
             least, most = xp.clip(least, None, 0.0), xp.clip(most, 0.0, None)
         with quiet(values):
-            size = xp.maximum(abs(least), abs(most))
-            of_sums = attention_bounds.error_of_sums(heads.k.shape[1], model, fmt)
-            allowed = (of_sums + attention_bounds.rounding_of_logarithm(heads, model)) * size
-            allowed = allowed + attention_bounds.lost(heads, model, fmt)
-            allowed = allowed + half_ulp(size + allowed, fmt)
+            allowed = formulas.beyond_values(heads, xp.maximum(abs(least), abs(most)), model, fmt)
         return of_queries(least - allowed), of_queries(most + allowed)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
@@ -204,7 +202,8 @@ class Attention(_OfHeads):
         """Exact gradients by q, k, v, a bias and sinks, and the largest errors. Each query of the heads sees a key."""
         heads = self.heads(values, fmt)
         by_query = grads.reshape(*heads.q.shape[:2], heads.v.shape[2])
-        return attention_bounds.gradients(heads, by_query, model, fmt, self.attending.groups)
+        with quiet(values):
+            return formulas.gradients(heads, by_query, model, fmt, self.attending.groups)
 
     def flops(self, heads: int, keys: int) -> float:
         """2 Lq Lk d for each product of a head; half of that with a causal mask, whatever its alignment, as flash-attention counts."""
@@ -219,12 +218,13 @@ class _Logsumexp(_OfHeads):
     no_keys: float = -math.inf
     """The answer for a query that sees no key, and no sink."""
 
-    in_float64, by_oracle, by_proof = oracle.logarithms, oracle.logsumexp, oracle.logsumexp_ball
-
     @property
     def factor(self) -> float:
         """The number by which a logarithm of base e is multiplied."""
         return 1.0 / math.log(self.base) if self.base != math.e else 1.0
+
+    def proven(self, heads: Heads) -> Reference:
+        return oracle.logsumexp_ball(heads, self.base)
 
     def parts(self, keys: int) -> tuple[int, int]:
         return self.attending.parts(keys)[0], 1
@@ -234,11 +234,12 @@ class _Logsumexp(_OfHeads):
         return xp.where(xp.isneginf(top), self.no_keys, xp.where(xp.isinf(top), top, np.nan))
 
     def scale(self, values: Array, answers: Array, fmt: Format) -> Array:
-        top = of_queries(attention_bounds.subtracted(self.heads(values, fmt))) * self.factor
+        top = of_queries(formulas.subtracted(self.heads(values, fmt))) * self.factor
         return module_of(values).clip(abs(top) + abs(answers - top), 1.0, None)
 
-    def errors(self, heads: Heads, model: Model, _fmt: Format) -> Array:
-        return attention_bounds.errors_of_logarithm(heads, model)
+    def computed(self, heads: Heads, model: Model, _fmt: Format) -> Number:
+        found = formulas.logsumexp(heads, model)
+        return found if self.factor == 1.0 else found.rounded(OTHER_BASE, self.factor)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         """By single operations in float32."""

@@ -1,153 +1,169 @@
-"""The largest error that an arithmetic can make in attention and in its gradients, which stand here exactly; docs/bounds.md#attention."""
+"""Attention, its log-sum-exp and its gradients as formulas of numbers with errors; docs/bounds.md#attention.
+
+float64's own answers are those of the same formulas for an arithmetic of float64, with its errors.
+"""
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from oracles.arrays import Array, largest, module_of
 from oracles.attention import Heads
-from oracles.formats import FLOAT32, Format, Values
+from oracles.formats import FLOAT32, FLOAT64, Format, Values
 from oracles.reference import no_nan
-from softcheck.operations.bounds import LARGEST_EXPONENT, SECOND_ORDER, VANISHED, Model, depth, half_ulp
+from softcheck.numbers.expression import Number, Positive
+from softcheck.numbers.products import BY_THE_WAY, capped, dot, of_products, summed, times, transposed
+from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.bounds import EXACT, SECOND_ORDER, Model, depth, error_of_rounding, half_ulp, model
 from softcheck.operations.heads import split
-from softcheck.operations.options import slope
 
-TRUNCATED = 4.0
-"""Largest error of one addition in a tensor core, in units of u times the sum of all terms' sizes: the core aligns its terms and truncates."""
+IN_FLOAT64 = model(Arithmetic(lanes=1), FLOAT64)
+"""The arithmetic of exact answers, which adds up in any order."""
+SCALED = 4.0
+"""Roundings of a scaled score, as of any scaled logit, and of a bias that is brought to base 2 as the score is."""
+_OF_LOGARITHM = 8.0
+"""Roundings of a logarithm, of its sum with the maximum and of products with log2(e) or log(2), of |m| + L + 1."""
 _TILE = 16
 """Least number of keys between two rescalings of a running sum, beyond the first ten."""
-SCALED = 4.0
-"""Roundings of a scaled score, as of any scaled logit."""
-BIASED = 5.0
-"""Roundings of a score that a bias is added to, of the sizes of both: one more than those of a scaled score."""
-_MERGED = 16.0
-"""Roundings of a merge of partial answers, each relative to the answer's size."""
-LOGARITHM = 8.0
-"""Roundings of a logarithm, of its sum with the maximum and of products with log2(e) or log(2), of |m| + L + 1."""
-CAPPED = 8.0
-"""Roundings of a soft cap's hyperbolic tangent and its products, relative to the cap."""
 
 FAR_SINK = math.log(FLOAT32.max)
-"""Distance of a sink above all scores from which its exponential less the largest score overflows: a kernel must subtract the sink."""
+"""Distance above all scores from which a sink's exponential overflows, so that a kernel must subtract the sink."""
 
 
-def steps(keys: int) -> float:
-    """Rescalings of a running maximum, or merged parts."""
-    return -(-keys // _TILE) + 10.0
+def _products(heads: Heads, model: Model) -> Number:
+    """Products of queries and keys, whose additions of zeros are exact, as is one product alone."""
+    terms = abs(module_of(heads.q).sign(heads.q)).sum(axis=-1, keepdims=True)
+    return Number(heads.products, model, of_products(terms * (terms > 1), model) * heads.sizes)
 
 
-def error_of_sums(keys: int, model: Model, fmt: Format) -> float:
-    """Relative error of numerators and denominators that all weights' own errors leave: additions, rescalings, weights in 16 bits."""
-    rescalings = steps(keys) * (model.exponential + model.roundoff)
-    summed = (depth(keys, model.lanes) + steps(keys)) * model.addition + model.denominator + model.division
-    summed += keys * model.underflow
-    added = (TRUNCATED * keys + _MERGED) * model.roundoff
-    stored = fmt.unit_roundoff if fmt.width == 16 else 0.0
-    return float((2 * rescalings + summed + added + stored + 2 * model.products) * SECOND_ORDER)
+def scores(heads: Heads, model: Model) -> Number:
+    """Scores of all keys, seen or not, [heads, queries, keys]."""
+    found = _products(heads, model).rounded(SCALED, heads.scale)
+    if heads.softcap:
+        found = capped(found, heads.softcap)
+    return found if heads.bias is None else found + Number(heads.bias, model).rounded(SCALED)
 
 
-def underflow(model: Model) -> float:
-    """Largest weight that may be lost: attention kernels flush below float32's least normal number, by their compilers' options."""
-    return max(model.underflow, FLOAT32.least_normal)
+def _subtracted(x: Number, heads: Heads) -> Number:
+    """What kernels subtract from all exponents, [heads, queries, 1]: a sink far above all scores, or the largest score.
 
-
-def lost(heads: Heads, model: Model, fmt: Format) -> Array:
-    """Largest part of an answer that weights too small for their type had, [heads, 1 or queries, dimension]."""
-    sizes, xp = abs(heads.v), module_of(heads.v)
-    found = underflow(model) * heads.k.shape[1] * largest(sizes, 1, 0.0)
-    if fmt.width != 16:
-        return found
-    return found + 0.5 * fmt.least_subnormal * (xp.where(heads.visible, xp.ones_like(heads.sizes), 0.0) @ sizes)
-
-
-def error_of_slope(heads: Heads, model: Model) -> Array:
-    """Largest error of 1 - tanh^2, the derivative of a soft cap's scores, [heads, queries, keys]."""
-    tangent = abs(np.tanh(heads.products * heads.scale / heads.softcap))
-    off = _of_scores(heads, model) / heads.softcap
-    return (2 * tangent + off) * off + SCALED * model.roundoff
-
-
-def _of_scores(heads: Heads, model: Model) -> Array:
-    """Largest error of a score, [heads, queries, keys]."""
+    Errors of scores may make another one the largest. Where a query sees nothing it is the sink, or 0 without one.
+    """
     xp = module_of(heads.q)
-    products = TRUNCATED * model.roundoff * (heads.terms + (heads.terms > 0)) + 2 * model.products
-    of_product = products * heads.scale * heads.sizes
-    raw = abs(heads.products) * heads.scale
-    capped = CAPPED * model.roundoff * heads.softcap
-    rounded = (SCALED if heads.bias is None else BIASED) * model.roundoff * (1 + model.exponent)
-    size = xp.clip(raw, None, heads.softcap) if heads.softcap else raw
-    scaled = rounded * (size if heads.bias is None else size + abs(heads.bias))
-    return xp.where(heads.visible, of_product + scaled + capped, 0.0)
-
-
-def _of_weights(heads: Heads, model: Model) -> tuple[Array, Array]:
-    """Largest errors of the weights' logarithms, [heads, queries, keys], and of that of their sum, [heads, queries, 1]."""
-    of_score, xp = _of_scores(heads, model), module_of(heads.q)
-    at_top = largest(of_score, 2, 0.0)
-    distance = xp.where(heads.visible, xp.clip(heads.top - heads.scores, None, VANISHED), 0.0)
-    log_errors = of_score + at_top + model.exponent * distance + model.exponential
-    return log_errors, heads.growth(log_errors, _of_sink(heads, model, at_top))
-
-
-def _of_sink(heads: Heads, model: Model, at_top: Array) -> Array:
-    """Largest error of the logarithm of a sink's weight relative to what is subtracted, a score that errs by ``at_top`` or the sink, [heads, queries, 1]."""
-    xp = module_of(heads.q)
-    far = xp.clip(abs(heads.sink - subtracted(heads)), None, VANISHED)
-    return xp.where(_has_far_sink(heads), 0.0, at_top) + model.exponential + model.exponent * far
-
-
-def error_of_logarithm_and_weights(heads: Heads, model: Model) -> Array:
-    """Largest error of the logarithm of each normalised weight that is taken from a rounded log-sum-exp, [heads, queries, keys]."""
-    return _of_weights(heads, model)[0] + errors_of_logarithm(heads, model)
-
-
-def error_of_logarithm_and_sink(heads: Heads, model: Model) -> Array:
-    """The same of a sink's normalised weight, [heads, queries, 1]."""
-    at_top = largest(_of_scores(heads, model), 2, 0.0)
-    return _of_sink(heads, model, at_top) + errors_of_logarithm(heads, model)
-
-
-def error_of_total(keys: int, model: Model) -> float:
-    """Relative error of a sum of weights that all weights' own errors leave: additions, and rescalings."""
-    added = (depth(keys, model.lanes) + steps(keys)) * model.addition
-    return added + steps(keys) * (model.exponential + model.roundoff) + keys * model.underflow
+    found, most, least = (
+        largest(xp.where(heads.visible, each, -np.inf), 2) for each in (x.value, x.value + x.error, x.value - x.error)
+    )
+    is_seen = xp.isfinite(found)
+    top = xp.where(is_seen, found, heads.sink if np.isfinite(heads.sink) else 0.0)
+    is_far = heads.sink - top > FAR_SINK
+    off = xp.where(is_far | ~is_seen, 0.0, xp.maximum(most - top, top - least))
+    return Number(xp.where(is_far, heads.sink, top), x.model, off)
 
 
 def subtracted(heads: Heads) -> Array:
-    """What kernels subtract from all exponents, [heads, queries, 1]: the largest score, or a sink far above it."""
-    return module_of(heads.q).where(_has_far_sink(heads), heads.sink, heads.top)
+    """The same number without errors."""
+    return _subtracted(scores(heads, EXACT), heads).value
 
 
-def _has_far_sink(heads: Heads) -> Array:
-    """Queries whose sink is so far above their scores, [heads, queries, 1]."""
-    return heads.sink - heads.top > FAR_SINK
+def softmax(heads: Heads, model: Model) -> tuple[Positive, Positive, Number]:
+    """Takes exponentials of what lies below the largest score, or below a sink far above it.
+
+    Returns them, [heads, queries, keys], 0 for keys that are not seen, and a sink's as one key more; their sum, 1 where
+    there are none; and what was subtracted, whose own error is in the exponentials, both [heads, queries, 1].
+    """
+    xp, has_sink = module_of(heads.q), np.isfinite(heads.sink)
+    if heads.softcap or has_sink or heads.bias is not None:
+        x, factor = scores(heads, model), 1.0
+    else:
+        # The difference comes first, so that its product with the scale is all that float64 rounds of large scores.
+        x, factor = _products(heads, model).rounded(0.0 if model is IN_FLOAT64 else SCALED), heads.scale
+    top = _subtracted(x, heads)
+    below = replace(x, value=xp.where(heads.visible, x.value, -np.inf)) - top
+    if has_sink:
+        sink = Number(xp.full_like(top.value, heads.sink), model) - top
+        value, off = (xp.concatenate([getattr(each, name) for each in (below, sink)], 2) for name in ("value", "off"))
+        below = replace(below, value=value, off=off)
+    below = below.rounded(0.0, factor)
+    powers = replace(below.exp(), exponent=below.value)
+    total = powers.sum(_of_sums(heads.k.shape[1], model)[1])
+    alone = total.value == 0
+    total = replace(total, value=xp.where(alone, 1.0, total.value), log=xp.where(alone, 0.0, total.log))
+    return powers, total, Number(top.value, model).rounded(0.0, factor)
 
 
-def errors_of_logarithm(heads: Heads, model: Model) -> Array:
-    """Largest error of each query's log-sum-exp in base e before its last rounding, [heads, queries, 1]."""
-    of_sum = _of_weights(heads, model)[1] + error_of_total(heads.k.shape[1], model)
-    return (of_sum + rounding_of_logarithm(heads, model)) * SECOND_ORDER + model.underflow
+def _of_sums(keys: int, model: Model) -> tuple[float, float]:
+    """Relative errors of the rescalings of a running maximum or of merged parts, and of a sum of weights with them."""
+    steps = -(-keys // _TILE) + 10.0
+    rescaling = steps * (model.exponential + model.roundoff)
+    added = (depth(keys, model.lanes) + steps) * model.addition + model.denominator
+    return rescaling, rescaling + added + keys * model.underflow
 
 
-def rounding_of_logarithm(heads: Heads, model: Model) -> Array:
-    """The part of a log-sum-exp's error that all weights taken from it share, and that no division takes away, [heads, queries, 1]."""
-    top = subtracted(heads)
-    size = 1.0 + np.log1p(heads.k.shape[1]) + abs(top) + module_of(top).clip(heads.sink - top, 0.0, None)
-    return LOGARITHM * model.roundoff * size
+def _stored(x: Number, fmt: Format, flushed: float = 0.0) -> Number:
+    """Rounds factors to the 16 bits that tensor cores ask for; smaller ones than ``flushed`` may be lost."""
+    size = abs(x.value) + x.error
+    lost: Array = module_of(size).clip(size, None, flushed)
+    if fmt.width == 16:
+        lost = lost + error_of_rounding(size, fmt)
+    return Number(x.value, x.model, x.error + lost)
 
 
-def errors(heads: Heads, model: Model, fmt: Format) -> Array:
-    """Largest error of each number before its last rounding, [heads, queries, dimension]."""
-    log_errors, of_sum = _of_weights(heads, model)
-    of_weights = heads.weighted(log_errors + of_sum)
-    size = heads.sizes_of_values + of_weights
-    of_sums = error_of_sums(heads.k.shape[1], model, fmt) * size
-    return (of_weights + of_sums) * SECOND_ORDER + lost(heads, model, fmt)
+def _part(x: Number, keys: slice) -> Number:
+    off: Array = x.error
+    return Number(x.value[..., keys], x.model, off[..., keys])
 
 
-_ROUNDINGS = 16.0
-"""Roundings of products, differences, scales and of a row's log-sum-exp."""
+def attention(heads: Heads, model: Model, fmt: Format) -> Number:
+    """Answers before their last rounding, [heads, queries, dimension]."""
+    (powers, total, _), keys = softmax(heads, model), heads.k.shape[1]
+    rescaling, added = _of_sums(keys, model)
+    p = (powers / replace(total, log=total.log + rescaling)).shares(rescaling + added + model.division)
+    found = dot(_stored(_part(p, slice(keys)), fmt), Number(heads.v, model))
+    return replace(found, off=found.off + _lost(heads, model))
+
+
+def sizes_of_values(heads: Heads) -> Array:
+    """sum_j p_j |v_j|, [heads, queries, dimension]."""
+    powers, total, _ = softmax(heads, EXACT)
+    return (powers.value / total.value)[..., : heads.k.shape[1]] @ abs(heads.v)
+
+
+def _lost(heads: Heads, model: Model) -> Array:
+    """Largest part of an answer that flushed weights and products had, [heads, 1, dimension].
+
+    Attention kernels flush below float32's least normal number, by their compilers' options. What float64 loses is
+    beyond all formats.
+    """
+    least = 0.0 if model is IN_FLOAT64 else max(model.underflow, FLOAT32.least_normal)
+    return least * heads.k.shape[1] * largest(abs(heads.v), 1, 0.0)
+
+
+def logsumexp(heads: Heads, model: Model) -> Number:
+    """The log-sum-exp of each query's scores before its last rounding, [heads, queries, 1]."""
+    _, total, top = softmax(heads, model)
+    return (top.rounded(SCALED) + total.logarithm()).rounded(1.0)
+
+
+def beyond_values(heads: Heads, size: Array, model: Model, fmt: Format) -> Array:
+    """How far rounding may carry answers beyond the values, of at most a ``size``, that queries see; of its shape.
+
+    The weights' own errors are the same in numerator and denominator, but for the rounding of a log-sum-exp that all
+    weights are taken from.
+    """
+    xp, keys, top = module_of(size), heads.k.shape[1], subtracted(heads)
+    stored = fmt.unit_roundoff if fmt.width == 16 else 0.0
+    of_sums = (
+        sum(_of_sums(keys, model)) + model.division + of_products(keys, model, BY_THE_WAY) + stored
+    ) * SECOND_ORDER
+    of_logarithm = 1.0 + np.log1p(keys) + abs(top) + xp.clip(heads.sink - top, 0.0, None)
+    allowed = (of_sums + _OF_LOGARITHM * model.roundoff * of_logarithm) * size + _lost(heads, model)
+    if fmt.width == 16:
+        allowed = allowed + 0.5 * fmt.least_subnormal * (heads.visible * xp.ones_like(size[..., :1]) @ abs(heads.v))
+    return allowed + half_ulp(size + allowed, fmt)
+
+
 _OF_FLOAT64 = 2.0**-44
 """Largest error of the exact gradients themselves, relative to their terms: a few thousand float64 roundings."""
 
@@ -160,84 +176,64 @@ class OperandGradient(NamedTuple):
 
 
 def gradients(heads: Heads, grad: Values, model: Model, fmt: Format, groups: int = 1) -> dict[str, OperandGradient]:
-    """Returns the gradients of sum(grad * o) by q, k, v, a bias and sinks, ``grad`` being [heads, queries, dimension], in base e.
+    """Returns the gradients of sum(grad * o) by q, k, v, a bias and sinks.
 
-    Each query sees a key. A head has the queries of ``groups`` query heads, of which each has a sink: their gradients are
-    [query heads, 1, 1], the sums over all batches.
+    ``grad`` is [heads, queries, dimension]. Each query sees a key. A head has the queries of ``groups`` query heads, of
+    which each has a sink: their gradients are [query heads, 1, 1], the sums over all batches.
     """
-    unit, stored = model.roundoff, fmt.unit_roundoff if fmt.width == 16 else 0.0
-    queries, dimension = grad.shape[1:]
-    keys = heads.k.shape[1]
-    weights, size_of_grad = heads.softmax.weights, np.abs(grad)
+    queries, keys = grad.shape[1], heads.k.shape[1]
+    flushed = FLOAT32.least_normal
 
-    def gamma(terms: int) -> float:
-        return (TRUNCATED * terms + _ROUNDINGS) * unit + 2 * model.products
+    def kept(x: Number) -> Number:
+        return _stored(x, fmt, flushed)
 
-    # Absolute errors of the weights.
-    of_weight = heads.grown(error_of_logarithm_and_weights(heads, model)) + (stored + _OF_FLOAT64) * weights
-    of_keys = grad @ heads.v.transpose(0, 2, 1)
-    sizes = size_of_grad @ np.abs(heads.v).transpose(0, 2, 1)
-    answers = weights @ heads.v
-    mean = (grad * answers).sum(axis=2, keepdims=True)
-    off = errors(heads, model, fmt)
-    off = off + half_ulp(np.abs(answers) + off, fmt)
+    g, q, k, v = (Number(part, model) for part in (grad, heads.q, heads.k, heads.v))
+
+    # Weights come from the scores and a rounded log-sum-exp, or from the forward's sums, which err by less.
+    powers, total, _ = softmax(heads, model)
+    weights = (powers / replace(total, log=logsumexp(heads, model).error + _OF_FLOAT64)).shares()
+    p, share = (kept(_part(weights, part)) for part in (slice(keys), slice(keys, None)))
+    # A sink far above all scores is the log-sum-exp itself, and its weight 1: no right one is more than 2.
+    share = replace(share, off=np.where(share.value == 1, np.minimum(share.error, 1.0), share.error))
+
+    of_keys, answers = dot(g, transposed(v)), attention(heads, model, fmt)
+    rounded = replace(answers, off=answers.error + half_ulp(np.abs(answers.value) + answers.error, fmt))
     # A backward takes the mean from the rounded answer, or from weights and their gradients.
-    of_mean = (size_of_grad * (off + gamma(dimension) * np.abs(answers))).sum(axis=2, keepdims=True)
-    of_mean = of_mean + ((of_weight + weights * (gamma(keys) + gamma(dimension))) * sizes).sum(axis=2, keepdims=True)
-    scores = weights * (of_keys - mean)
-    # A weight, and a score's gradient, may be flushed in float32, or lose half a subnormal where it is rounded to 16 bits.
-    flushed = min(fmt.least_normal, FLOAT32.least_normal)
-    lost = flushed + (0.5 * fmt.least_subnormal if fmt.width == 16 else 0.0)
-    of_scores = (of_weight + lost) * (np.abs(of_keys) + np.abs(mean))
-    of_scores = of_scores + (weights + of_weight) * (gamma(dimension) * sizes + of_mean)
-    of_scores = of_scores + (stored + _ROUNDINGS * unit) * (np.abs(scores) + of_scores)
-
-    of_bias, off_bias = scores, of_scores + lost
+    mean, of_weights = summed(times(g, rounded)), summed(times(p, of_keys))
+    mean = replace(mean, off=np.maximum(mean.error, of_weights.error))
+    of_scores = times(p, of_keys - mean).rounded(BY_THE_WAY)
+    of_bias = kept(of_scores)
     if heads.softcap:
-        of_cap = slope(heads.products * heads.scale, heads.softcap)
-        of_scores = of_cap * of_scores + error_of_slope(heads, model) * (np.abs(scores) + of_scores)
-        scores = of_cap * scores
+        tangent = scores(replace(heads, bias=None), model).rounded(0.0, 1 / heads.softcap)
+        slope = Number(1 - tangent.value**2, model, (2 * np.abs(tangent.value) + tangent.error) * tangent.error)
+        of_scores = times(of_scores, replace(slope, off=slope.error + SCALED * model.roundoff))
+    of_scores = kept(of_scores.rounded(0.0, heads.scale))
 
-    def judged(exact: Values, allowed: Values) -> OperandGradient:
-        allowed = allowed + flushed * max(queries, keys)
+    def judged(x: Number) -> OperandGradient:
+        allowed = x.error + flushed * max(queries, keys)
         no_nan("a gradient's bound", allowed)
-        return OperandGradient(exact, allowed + half_ulp(np.abs(exact) + allowed, fmt))
+        return OperandGradient(x.value, allowed + half_ulp(np.abs(x.value) + allowed, fmt))
 
-    scaled, of_scaled = heads.scale * scores, np.where(heads.visible, heads.scale * of_scores + lost, 0.0)
-    of_values = np.where(heads.visible, of_weight + lost, 0.0)
-    sums = {
-        "q": (scaled, of_scaled, heads.k, gamma(keys)),
-        "k": (scaled.transpose(0, 2, 1), of_scaled.transpose(0, 2, 1), heads.q, gamma(queries)),
-        "v": (weights.transpose(0, 2, 1), of_values.transpose(0, 2, 1), grad, gamma(queries)),
-    }
-
-    found = {}
-    for name, (left, off_left, right, added) in sums.items():
-        allowed = (off_left + added * (np.abs(left) + off_left)) @ np.abs(right)
-        if name != "q" and groups > 1 and fmt.width == 16:
-            allowed = _expanded(left, right, allowed, groups, fmt)
-        found[name] = judged(left @ right, allowed)
+    made = {"q": dot(of_scores, k)}
+    for name, left, right in (("k", transposed(of_scores), q), ("v", transposed(p), g)):
+        made[name] = dot(left, right)
+        if groups > 1 and fmt.width == 16:
+            made[name] = _expanded(left.value, right.value, made[name], groups, fmt)
     if heads.bias is not None:
-        found["bias"] = judged(of_bias, off_bias)
+        made["bias"] = of_bias
     if np.isfinite(heads.sink):
-        share = heads.softmax.sink
-        grown: Values = np.expm1(np.minimum(error_of_logarithm_and_sink(heads, model), LARGEST_EXPONENT))
-        # A sink far above all scores is the log-sum-exp itself, and its weight 1: no right one is more than 2, however large both are.
-        grown = np.where(share == 1, np.minimum(grown, 1.0), grown)
-        of_sink: Values = share * (grown + stored + _OF_FLOAT64)
-        off = np.abs(mean) * of_sink + (share + of_sink) * of_mean + lost * (1 + np.abs(mean))
-        terms = share * mean
-        off = off + (stored + _ROUNDINGS * unit + gamma(queries * len(heads.q))) * (np.abs(terms) + off)
+        terms = kept(times(share, mean).rounded(BY_THE_WAY))
         batch, of_batch = split(len(heads.q))
-        exact, allowed = (
-            part.reshape(batch, of_batch, groups, -1).sum(axis=(0, 3)).reshape(-1, 1, 1) for part in (-terms, off)
-        )
-        found["sinks"] = judged(exact, allowed)
-    return found
+        added = of_products(queries * len(heads.q), model) * (np.abs(terms.value) + terms.error)
+        by_head = (-terms.value, terms.error + added)
+        exact, off = (part.reshape(batch, of_batch, groups, -1).sum(axis=(0, 3)).reshape(-1, 1, 1) for part in by_head)
+        made["sinks"] = Number(exact, model, off)
+    return {name: judged(each) for name, each in made.items()}
 
 
-def _expanded(left: Values, right: Values, allowed: Values, groups: int, fmt: Format) -> Values:
-    """The errors of gradients by keys that are repeated for each query head: each head's is rounded to 16 bits as their sum is."""
+def _expanded(left: Values, right: Values, whole: Number, groups: int, fmt: Format) -> Number:
+    """Gradients by keys that are repeated for each query head: each head's is rounded to 16 bits as their sum is."""
     by_query_head = (np.split(left, groups, axis=2), np.split(right, groups, axis=1))
     sizes = sum(np.abs(one @ other) for one, other in zip(*by_query_head, strict=True))
-    return allowed + groups * (fmt.unit_roundoff * (sizes + allowed) + 0.5 * fmt.least_subnormal)
+    more = groups * (fmt.unit_roundoff * (sizes + whole.error) + 0.5 * fmt.least_subnormal)
+    return replace(whole, off=whole.error + more)

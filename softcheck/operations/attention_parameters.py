@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from softcheck.errors import UsageError
 from softcheck.operations.heads import Attending, heads_first
 from softcheck.operations.masks import trial
 from softcheck.operations.operation import Arguments, Operand, Parameter
-
-if TYPE_CHECKING:
-    pass
 
 _FAMILIES = (
     *("heads", "far-sinks", "normal", "ties", "huge", "shifted", "special", "padding", "negative", "finfo-min"),

@@ -1,4 +1,4 @@
-"""Attention's oracles: float64 within its own error of Arb, and Arb around a third arithmetic."""
+"""Attention's formulas in float64 within their own error of Arb, and Arb around a third arithmetic."""
 
 from dataclasses import replace
 
@@ -6,7 +6,11 @@ import mpmath
 import numpy as np
 import pytest
 
-from oracles.attention import Heads, attention, attention_ball, logsumexp, logsumexp_ball
+from oracles.arrays import quiet
+from oracles.attention import Heads, attention_ball, logsumexp_ball
+from oracles.formats import FLOAT64
+from oracles.reference import stated
+from softcheck.operations import attention_bounds as formulas
 
 
 def heads(seed=0, *, size=1.0, **parameters):
@@ -33,6 +37,20 @@ HEADS = [
     heads(12, sink=1e30, size=1e30),
     replace(heads(13, sink=800.0), bias=BIAS * 100),
 ]
+
+
+def attention(given):
+    with quiet(given.q):
+        return in_float64(formulas.attention(given, formulas.IN_FLOAT64, FLOAT64))
+
+
+def logsumexp(given):
+    with quiet(given.q):
+        return in_float64(formulas.logsumexp(given, formulas.IN_FLOAT64))
+
+
+def in_float64(found):
+    return stated(*(part.reshape(-1, part.shape[2]) for part in (found.value, found.error)), absolute=2.0**-860)
 
 
 def values(reference):
@@ -118,19 +136,24 @@ def test_changed_exponents_change_weights_and_sums_by_no_more(size, sink):
     """Errors of exponents of any size, where float64 holds neither e^-d nor e^E."""
     rng = np.random.default_rng(int(size))
     given = heads(20, size=size, sink=sink)
-    errors = np.abs(rng.normal(size=given.scores.shape)) * rng.choice([1e-6, 1.0, 150.0, 900.0], given.scores.shape)
-    errors = np.where(given.visible, errors, 0.0)
-    growth = given.growth(errors, np.zeros((2, 5, 1)))
-    allowed = given.grown(errors + growth)
+    with quiet(given.q):
+        powers, total, _ = formulas.softmax(given, formulas.IN_FLOAT64)
+    shape = powers.value.shape
+    errors = np.abs(rng.normal(size=shape)) * rng.choice([1e-6, 1.0, 150.0, 900.0], shape)
+    errors[..., 9:] = 0.0
+    powers = replace(powers, log=errors)
+    growth = powers.growth()
+    allowed = (powers / replace(total, log=growth)).shares().error
+    scores = formulas.scores(given, formulas.EXACT).value
     with mpmath.workdps(400):
         for head, query in np.ndindex(2, 5):
             seen = np.flatnonzero(given.visible[head, query])
-            scores = [mpmath.mpf(x) for x in given.scores[head, query, seen]]
-            before = _softmax(scores, sink)
+            logits = [mpmath.mpf(x) for x in scores[head, query, seen]]
+            before = _softmax(logits, sink)
             for signs in (np.ones(len(seen)), -np.ones(len(seen)), rng.choice([-1, 1], len(seen))):
                 changes = errors[head, query, seen] * signs
-                after = _softmax([score + change for score, change in zip(scores, changes, strict=True)], sink)
-                assert abs(after[1] - before[1]) <= growth[head, query, 0] + 1e-9
+                after = _softmax([score + change for score, change in zip(logits, changes, strict=True)], sink)
+                assert abs(after[1] - before[1]) <= growth[head, query, 0] * (1 + 1e-9) + 1e-9
                 for key, old, new in zip(seen, before[0], after[0], strict=True):
                     assert abs(new - old) <= allowed[head, query, key] * (1 + 1e-9) + 1e-300
 
