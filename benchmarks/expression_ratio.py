@@ -1,10 +1,10 @@
 """Compares bounds of two versions of softcheck by operation, dtype and arithmetic, on all built-in corpora.
 
-    python benchmarks/expression_ratio.py save before.npz
+    python benchmarks/expression_ratio.py save before.npz [TITLE ...]
     python benchmarks/expression_ratio.py compare before.npz after.npz [--each]
 
-``save`` is run in each version's own checkout. ``compare`` prints for each operation and dtype how large the second version's bounds are beside
-the first's: the median, the least and the largest ratio over all bounded elements and sums, and the case of the last two.
+``save`` is run in each version's own checkout, for all operations or those whose title begins with one of the given. ``compare`` prints for each operation and dtype how large the second version's bounds are beside
+the first's: the median, the least and the largest ratio over all bounded elements, sums and gradients, and the case of the last two.
 """
 # ruff: noqa: INP001, T201 - a script, not a package; it prints
 
@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from oracles.formats import decode
+from oracles.formats import Format, Values, decode, encode
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.operations import ulp
 from softcheck.operations.arithmetic import Arithmetic, model
+from softcheck.operations.backward import grads_of
 from softcheck.operations.elements import specials
+from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation
 
 OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -40,6 +43,8 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "cross_entropy, scale, z-loss": ("cross_entropy", {"scale": 0.7, "z_loss": 1e-4}),
     "cross_entropy, cap, smoothing": ("cross_entropy", {"softcap": 30.0, "label_smoothing": 0.1}),
     "cross_entropy, weights, mean": ("cross_entropy", {"weight": 1.0, "label_smoothing": 0.1, "reduction": "mean"}),
+    "cross_entropy, smoothing 0.9": ("cross_entropy", {"label_smoothing": 0.9, "ignore_index": -100.0}),
+    "cross_entropy, z-loss, sum": ("cross_entropy", {"z_loss": 1e-3, "reduction": "sum"}),
     "cross_entropy, head": ("cross_entropy", {"head": 1.0, "z_loss": 1e-3}),
     "softmax_backward": ("softmax_backward", {}),
     "log_softmax_backward": ("log_softmax_backward", {}),
@@ -57,6 +62,8 @@ ARITHMETICS = {
 }
 MOST_ELEMENTS, MOST_COLUMNS, MOST_CASES = 1 << 10, 1 << 13, 3
 """Elements of a case that are compared, columns of the widest row, and cases of each family and dtype."""
+MOST_RATIONALS = 1 << 7
+"""The same elements for gradients of float64, which are computed in rational numbers."""
 
 
 def chosen() -> list[Case]:
@@ -68,10 +75,33 @@ def chosen() -> list[Case]:
     return [case for each in found.values() for case in each[:: max(1, len(each) // MOST_CASES)]]
 
 
-def bounds() -> Iterator[tuple[str, Any]]:
+def gradients(place: str, computed: Operation, values: Values, fmt: Format) -> Iterator[tuple[str, Any]]:
+    """The limits of gradients of ordinary rows, for each arithmetic."""
+    left_out = ~np.isfinite(values.max(axis=1))
+    if computed.undefined is not None:
+        left_out |= computed.undefined(values, fmt)
+    values = values[~left_out][: MOST_RATIONALS // values.shape[1] if fmt.width == 64 else None]
+    if computed.gradient is None or not values.size:
+        return
+    answer = computed.prove(values, fmt, "nan")
+    grads = grads_of(torch.from_numpy(values)).numpy()
+    grads = decode(encode(grads, fmt), fmt)[:, : answer.high.shape[1] if computed.parts is None else None]
+    zeros = np.zeros(values.shape)
+    for words, arithmetic in ARITHMETICS.items():
+        try:
+            errors = computed.gradient.errors(zeros, grads, values, answer, fmt, arithmetic)
+        except ArithmeticError as found:
+            print(f"{place.format(words)}: {found}")
+            continue
+        yield f"{place.format(words)}|gradient", errors.limits / errors.per_ulp
+
+
+def bounds(titles: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     """Each bound's name, ``operation|dtype|arithmetic|case|part``, and its numbers."""
     cases = chosen()
     for title, (name, parameters) in OPERATIONS.items():
+        if not title.startswith(titles):
+            continue
         found = operation(name, parameters)
         for case in cases:
             fmt = case.format
@@ -81,6 +111,7 @@ def bounds() -> Iterator[tuple[str, Any]]:
             ):
                 continue
             with np.errstate(all="ignore"):
+                yield from gradients(f"{title}|{fmt.name}|{{}}|{case.id}", found, values, fmt)
                 answer = found.answer(values, fmt, "nan")
                 logits = values if found.logits is None else found.logits(values, fmt)
                 if found.parts is not None:
@@ -122,7 +153,7 @@ def compare(first: Path, second: Path, *, each: bool) -> None:
         with np.errstate(all="ignore"):
             ratio = np.where(one == other, 1.0, other / one)
         title, dtype, arithmetic, case, part = name.split("|")
-        key = (title, dtype, arithmetic if each else "all", "sums" if part == "sums" else "elements")
+        key = (title, dtype, arithmetic if each else "all", "elements" if part == "below" else part)
         ratios[key].append((float(ratio.min()), float(ratio.max()), f"{arithmetic} {case} {part}"))
         medians[key].append(ratio)
     print("| operation | dtype | arithmetic | of | median | least | largest | where least | where largest |")
@@ -137,13 +168,15 @@ def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("save").add_argument("file", type=Path)
+    saving = commands.add_parser("save")
+    saving.add_argument("file", type=Path)
+    saving.add_argument("titles", nargs="*", default=[""], help="beginnings of the operations' titles (default: all)")
     comparing = commands.add_parser("compare")
     comparing.add_argument("files", type=Path, nargs=2)
     comparing.add_argument("--each", action="store_true", help="a line for each arithmetic")
     options = parser.parse_args()
     if options.command == "save":
-        np.savez(options.file, **dict(bounds()))
+        np.savez(options.file, **dict(bounds(tuple(options.titles))))
     else:
         compare(*options.files, each=options.each)
 

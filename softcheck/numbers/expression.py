@@ -4,13 +4,14 @@ A formula is written once, with the steps that kernels have. Each step adds its 
 torch's float64, [rows, columns] or [rows, 1]. Values of ``Number`` have absolute errors, those of ``Positive`` errors of their logarithm.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from oracles.arrays import Array, largest, module_of
 from oracles.formats import Format
-from softcheck.numbers.model import EXACT, LARGEST_EXPONENT, VANISHED, Model
+from softcheck.numbers.model import EXACT, LARGEST_EXPONENT, VANISHED, Model, depth
 
 LOGARITHM, NEXT_TO_ONE = 6.0, 3.0
 """Relative and absolute error of a logarithm in rho. lg2.approx is within 2^-22 absolutely for arguments from 0.5 to 2 and relatively
@@ -25,6 +26,12 @@ def half_ulp(size: Array, fmt: Format) -> Array:
     xp = module_of(size)
     bits = xp.clip(size, fmt.least_normal, fmt.max).view(xp.int64) & _EXPONENT
     return bits.view(xp.float64) * 2.0**-fmt.precision
+
+
+def error_of_rounding(size: Array, fmt: Format) -> Array:
+    """Returns the largest error of rounding numbers of at most a size to a format: of all of it, where it may become 0."""
+    xp = module_of(size)
+    return xp.minimum(size, xp.clip(size * fmt.unit_roundoff, fmt.least_subnormal / 2, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,11 @@ class Number:
         return cls(values, model, relative=model.scaling + model.prescaling)
 
     @property
+    def has_off(self) -> bool:
+        """True if there is an absolute error."""
+        return not (isinstance(self.off, float) and self.off == 0.0)
+
+    @property
     def error(self) -> Array | float:
         """The largest absolute error."""
         return self.off + abs(self.value) * self.relative if self.relative else self.off
@@ -58,6 +70,50 @@ class Number:
     def _rounded_once(self, value: Array, other: "Number") -> "Number":
         unit = self.model.roundoff
         return Number(value, self.model, (self.error + other.error) * (1 + unit), unit)
+
+    # Products and sums of numbers of any sign, as backwards and losses have them.
+
+    @classmethod
+    def given(cls, values: Array, model: Model) -> "Number":
+        """Takes operands as they are, but for subnormal ones, which may be flushed."""
+        return cls(values, model, model.underflow)
+
+    def __mul__(self, other: "Number") -> "Number":
+        """Multiplies in one rounding; a product may underflow."""
+        value, model = self.value * other.value, self.model
+        if model is EXACT:
+            return Number(value, model)
+        ours, theirs, unit, off = 1 + self.relative, 1 + other.relative, model.roundoff, model.underflow
+        # An error of 0 is no factor, since numbers may be infinite.
+        if self.has_off:
+            off = off + self.off * abs(other.value) * (theirs * (1 + unit))
+        if other.has_off:
+            off = off + other.off * (abs(self.value) * ours + self.off) * (1 + unit)
+        return Number(value, model, off, ours * theirs * (1 + unit) - 1)
+
+    def sum(self) -> "Number":
+        """Adds up each row in any order that the model allows, [rows, 1]."""
+        value, model, columns = self.value.sum(axis=1, keepdims=True), self.model, self.value.shape[1]
+        if model is EXACT:
+            return Number(value, model)
+        error = self.error + module_of(value).zeros_like(self.value) + model.underflow
+        total = error.sum(axis=1, keepdims=True)
+        grown = math.expm1(min(depth(columns, model.lanes) * model.addition, LARGEST_EXPONENT))
+        off = total + grown * (abs(self.value).sum(axis=1, keepdims=True) + total)
+        return Number(value, model, off * (1 + model.denominator), model.denominator)
+
+    def in_format(self, fmt: Format) -> "Number":
+        """Rounds to the format of the result, as a tensor between two kernels is, if numbers are not of that format anyway."""
+        if not self.model.rounds_result:
+            return self
+        error = self.error
+        return Number(self.value, self.model, error + error_of_rounding(abs(self.value) + error, fmt))
+
+    def power(self) -> "Positive":
+        """Takes exponentials of numbers from which no maximum is subtracted, times log2(e) first in any case."""
+        return replace(self, relative=self.relative + self.model.prescaling).exp()
+
+    # Steps of logarithms.
 
     def rounded(self, roundings: float, factor: float = 1.0) -> "Number":
         """Multiplies by an exact factor, with so many roundings of the factor and of products."""
@@ -94,15 +150,14 @@ class Number:
             return Positive(xp.exp(self.value), 0.0, model)
         distance = xp.clip(abs(self.value), None, VANISHED)
         errors = distance * (self.relative + model.product * (1 + self.relative))
-        is_rough = not (isinstance(self.off, float) and self.off == 0.0)
-        if not is_rough:
+        if not self.has_off:
             # A product of a flag and a number is float32 in torch, that of a sign is not.
             errors += xp.sign(distance) * model.exponential
         else:
             errors += self.off * (1 + model.product) + model.exponential
             # Whatever the error, the exponential of -inf is 0.
             errors = xp.clip(errors, None, np.finfo(np.float64).max)
-        return Positive(xp.exp(self.value), errors, model, is_rough=is_rough)
+        return Positive(xp.exp(self.value), errors, model, is_rough=self.has_off)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +174,14 @@ class Positive:
     def __truediv__(self, other: "Positive") -> "Positive":
         """Divides."""
         return Positive(self.value / other.value, self.log + (other.log + self.model.division), self.model)
+
+    def number(self) -> Number:
+        """Returns the same with absolute errors, and those of an underflow."""
+        if isinstance(self.log, float):
+            return Number(self.value, self.model)
+        xp = module_of(self.value)
+        off = self.value * xp.expm1(xp.clip(self.log, None, LARGEST_EXPONENT))
+        return Number(self.value, self.model, off + self.model.underflow)
 
     def sum(self) -> "Positive":
         """Adds up each row in any order that the model allows, rescaled as a running sum is.
