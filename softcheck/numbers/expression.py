@@ -34,6 +34,12 @@ def error_of_rounding(size: Array, fmt: Format) -> Array:
     return xp.minimum(size, xp.clip(size * fmt.unit_roundoff, fmt.least_subnormal / 2, None))
 
 
+def gathered(values: Array, index: Array) -> Array:
+    """Returns the elements of each row at columns, [rows, 1]."""
+    xp = module_of(values)
+    return xp.take_along_axis(values, index, axis=1) if xp is np else xp.take_along_dim(values, index, dim=1)
+
+
 @dataclass(frozen=True, slots=True)
 class Number:
     """Numbers of any sign, computed with an error of at most ``off + relative |value|``."""
@@ -91,14 +97,24 @@ class Number:
             off = off + other.off * (abs(self.value) * ours + self.off) * (1 + unit)
         return Number(value, model, off, ours * theirs * (1 + unit) - 1)
 
-    def sum(self) -> "Number":
-        """Adds up each row in any order that the model allows, [rows, 1]."""
+    def __neg__(self) -> "Number":
+        """Changes the sign."""
+        return replace(self, value=-self.value)
+
+    def at(self, index: Array) -> "Number":
+        """Returns the number of each row at a column, [rows, 1]."""
+        off = self.off if isinstance(self.off, float) else gathered(self.off, index)
+        return replace(self, value=gathered(self.value, index), off=off)
+
+    def sum(self, *, in_any_order: bool = False) -> "Number":
+        """Adds up each row in any order that the model allows, or in any, one after the other as well, [rows, 1]."""
         value, model, columns = self.value.sum(axis=1, keepdims=True), self.model, self.value.shape[1]
         if model is EXACT:
             return Number(value, model)
         error = self.error + module_of(value).zeros_like(self.value) + model.underflow
         total = error.sum(axis=1, keepdims=True)
-        grown = math.expm1(min(depth(columns, model.lanes) * model.addition, LARGEST_EXPONENT))
+        lanes, unit = (1, max(model.addition, model.roundoff)) if in_any_order else (model.lanes, model.addition)
+        grown = math.expm1(min(depth(columns, lanes) * unit, LARGEST_EXPONENT))
         off = total + grown * (abs(self.value).sum(axis=1, keepdims=True) + total)
         return Number(value, model, off * (1 + model.denominator), model.denominator)
 
@@ -115,10 +131,10 @@ class Number:
 
     # Steps of logarithms.
 
-    def rounded(self, roundings: float, factor: float = 1.0) -> "Number":
+    def rounded(self, roundings: float, factor: Array | float = 1.0) -> "Number":
         """Multiplies by an exact factor, with so many roundings of the factor and of products."""
         by = roundings * self.model.roundoff
-        value = self.value if factor == 1 else self.value * factor
+        value = self.value if isinstance(factor, float) and factor == 1 else self.value * factor
         return Number(value, self.model, self.off * abs(factor) * (1 + by), self.relative + by * (1 + self.relative))
 
     def scaled(self, factor: float, roundings: float = 4.0) -> "Number":
@@ -158,6 +174,26 @@ class Number:
             # Whatever the error, the exponential of -inf is 0.
             errors = xp.clip(errors, None, np.finfo(np.float64).max)
         return Positive(xp.exp(self.value), errors, model, is_rough=self.has_off)
+
+
+def either(*forms: Number) -> Number:
+    """Returns the first of forms of one number, with the largest of their errors."""
+    first, *others = forms
+    error = first.error
+    for other in others if first.model is not EXACT else ():
+        error = module_of(first.value).maximum(error, other.error)
+    return Number(first.value, first.model, error)
+
+
+def total(*terms: Number) -> Number:
+    """Adds up some numbers in any order: each sum but the last may be as large as the sizes of all."""
+    model, value = terms[0].model, sum(term.value for term in terms)
+    if model is EXACT:
+        return Number(value, model)
+    error, roundings = sum(term.error for term in terms), (len(terms) - 2) * model.roundoff
+    if roundings:
+        error = error + roundings * sum(abs(term.value) + term.error for term in terms)
+    return Number(value, model, error * (1 + model.roundoff), model.roundoff)
 
 
 @dataclass(frozen=True, slots=True)

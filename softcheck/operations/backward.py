@@ -16,8 +16,8 @@ from oracles.backward import LARGEST, backward, backward_ball
 from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference, stated
 from softcheck.numbers.expression import Number
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.bounds import EXACT, Bounds, Model, bounds_of, log_softmax_backward, model, softmax_backward
+from softcheck.operations.arithmetic import IN_FLOAT64
+from softcheck.operations.bounds import EXACT, Bounds, Model, bounds_of, log_softmax_backward, softmax_backward
 from softcheck.operations.drawn import by_blocks, of_elements, of_rows
 from softcheck.operations.operation import Arguments, Exact, Named, Operand, Operation, beside, functions_of, of_matrix
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
@@ -27,9 +27,6 @@ from softcheck.operations.ulp import Scaled
 
 if TYPE_CHECKING:
     import torch
-
-IN_FLOAT64 = model(Arithmetic(exp="libdevice"), FLOAT64)
-"""What numpy's float64 may err by: exponentials by 5 units at most (oracles/float64.py), and sums by less than a warp's."""
 
 
 def grads_of(x: "torch.Tensor") -> "torch.Tensor":

@@ -44,12 +44,6 @@ def like(values: Array, array: Any) -> Array:
     return array if isinstance(values, np.ndarray) else module_of(values).from_numpy(array).to(values.device)
 
 
-def gathered(values: Array, index: Array) -> Array:
-    """Returns the elements of each row at columns, [rows, 1]."""
-    xp = module_of(values)
-    return xp.take_along_axis(values, index, axis=1) if xp is np else xp.take_along_dim(values, index, dim=1)
-
-
 def some(flags: Array) -> bool:
     """Returns whether flags may be set. Tensors are not looked at, so that nobody waits for a device."""
     return not isinstance(flags, np.ndarray) or bool(flags.any())
