@@ -93,7 +93,7 @@ def gradients(place: str, computed: Operation, values: Values, fmt: Format) -> I
         except ArithmeticError as found:
             print(f"{place.format(words)}: {found}")
             continue
-        yield f"{place.format(words)}|gradient", errors.limits / errors.per_ulp
+        yield f"{place.format(words)}|gradient", (errors.limits / errors.per_ulp).ravel()
 
 
 def bounds(titles: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
@@ -155,7 +155,7 @@ def compare(first: Path, second: Path, *, each: bool) -> None:
         title, dtype, arithmetic, case, part = name.split("|")
         key = (title, dtype, arithmetic if each else "all", "elements" if part == "below" else part)
         ratios[key].append((float(ratio.min()), float(ratio.max()), f"{arithmetic} {case} {part}"))
-        medians[key].append(ratio)
+        medians[key].append(ratio.ravel())
     print("| operation | dtype | arithmetic | of | median | least | largest | where least | where largest |")
     print("|---|---|---|---|---|---|---|---|---|")
     for key, found in ratios.items():

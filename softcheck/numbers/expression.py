@@ -30,8 +30,7 @@ def half_ulp(size: Array, fmt: Format) -> Array:
 
 def error_of_rounding(size: Array, fmt: Format) -> Array:
     """Returns the largest error of rounding numbers of at most a size to a format: of all of it, where it may become 0."""
-    xp = module_of(size)
-    return xp.minimum(size, xp.clip(size * fmt.unit_roundoff, fmt.least_subnormal / 2, None))
+    return module_of(size).minimum(size, half_ulp(size, fmt))
 
 
 def gathered(values: Array, index: Array) -> Array:
@@ -95,7 +94,9 @@ class Number:
             off = off + self.off * abs(other.value) * (theirs * (1 + unit))
         if other.has_off:
             off = off + other.off * (abs(self.value) * ours + self.off) * (1 + unit)
-        return Number(value, model, off, ours * theirs * (1 + unit) - 1)
+        # No difference from 1, in which float64 would lose its own roundoff.
+        relative = self.relative + other.relative * ours
+        return Number(value, model, off, relative + unit * (1 + relative))
 
     def __neg__(self) -> "Number":
         """Changes the sign."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from oracles.arrays import Array, largest, module_of, quiet
-from oracles.formats import FLOAT64, Format, Values
+from oracles.formats import Format, Values
 from softcheck.numbers.expression import Number, Positive, half_ulp
 from softcheck.numbers.model import EXACT
 from softcheck.operations.arithmetic import LARGEST_EXPONENT, VANISHED, Model, depth, model
@@ -34,9 +34,6 @@ __all__ = [
 
 SECOND_ORDER = 1.0 + 2.0**-8
 """Covers products of errors, each of which is below 2^-10."""
-
-CENTRED = 8 * 2.0**-53
-"""Error of a softmax's backward that takes one number from all of a row's gradients first, in float64, in units of y max |g|."""
 
 
 def like(values: Array, array: Any) -> Array:
@@ -119,10 +116,7 @@ def softmax_backward(y: Number, g: Number, fmt: Format) -> Number:
     The form with the largest error has the products y g rounded to the format, as torch's CUDA kernel takes them; y (g - sum) errs by less.
     """
     products = (y * g).in_format(fmt)
-    total = products.sum()
-    if y.model is not EXACT and fmt != FLOAT64:
-        total = replace(total, off=total.off + CENTRED * largest(abs(g.value)))
-    return products - y * total
+    return products - y * products.sum()
 
 
 def log_softmax_backward(p: Number, g: Number) -> Number:

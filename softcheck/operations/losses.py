@@ -218,7 +218,7 @@ class Losses:
         if self.is_plain:
             return self._plain(values, LOG_SOFTMAX.answer(values, fmt, "nan"))
         found = self.formula(values, FLOAT64, IN_FLOAT64)
-        return stated(found.value, found.error)
+        return stated(found.value, found.off + np.zeros(found.value.shape))
 
     def prove(self, values: Values, fmt: Format, _masked: FullyMasked = "nan") -> Reference:
         """The same from the Arb oracle, where the answer is no convention."""

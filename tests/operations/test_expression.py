@@ -122,3 +122,8 @@ def test_backwards_in_float32_keep_the_bound(columns: int) -> None:
         ):
             assert form.dtype == np.float32
             assert (np.abs(form - found.value) / found.error).max() < 1
+
+
+def test_products_in_float64_keep_the_roundoff_of_float64() -> None:
+    found = Number.given(np.ones((1, 2)), model(Arithmetic(), FLOAT64))
+    assert 2.0**-53 <= (found * found).relative < 2.0**-52
