@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from oracles.formats import Format, Values, decode
+from oracles.formats import Format, Values, decode, encode
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import builtin_names, load
 from softcheck.operations import ulp
 from softcheck.operations.arithmetic import Arithmetic, model
+from softcheck.operations.backward import grads_of
 from softcheck.operations.elements import specials
 from softcheck.operations.operation import Operation
 from softcheck.operations.registry import operation
@@ -41,6 +43,8 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "cross_entropy, scale, z-loss": ("cross_entropy", {"scale": 0.7, "z_loss": 1e-4}),
     "cross_entropy, cap, smoothing": ("cross_entropy", {"softcap": 30.0, "label_smoothing": 0.1}),
     "cross_entropy, weights, mean": ("cross_entropy", {"weight": 1.0, "label_smoothing": 0.1, "reduction": "mean"}),
+    "cross_entropy, smoothing 0.9": ("cross_entropy", {"label_smoothing": 0.9, "ignore_index": -100.0}),
+    "cross_entropy, z-loss, sum": ("cross_entropy", {"z_loss": 1e-3, "reduction": "sum"}),
     "cross_entropy, head": ("cross_entropy", {"head": 1.0, "z_loss": 1e-3}),
     "softmax_backward": ("softmax_backward", {}),
     "log_softmax_backward": ("log_softmax_backward", {}),
@@ -73,6 +77,8 @@ MOST_ELEMENTS, MOST_COLUMNS, MOST_CASES = 1 << 10, 1 << 13, 3
 """Elements of a case that are compared, columns of the widest row, and cases of each family and dtype."""
 MOST_NUMBERS, MOST_KEYS = 1 << 10, 160
 """Numbers of a bound that are kept, and keys of the longest head: an attention has a number for each query, key and dimension."""
+MOST_RATIONALS = 1 << 7
+"""The same elements for gradients of float64, which are computed in rational numbers."""
 
 
 def chosen() -> list[Case]:
@@ -100,6 +106,27 @@ def operand_gradients(place: str, computed: Operation, values: Values, fmt: Form
             yield f"{place.format(words)}|gradient by {operand}", some(limits)
 
 
+def gradients(place: str, computed: Operation, values: Values, fmt: Format) -> Iterator[tuple[str, Any]]:
+    """The limits of gradients of ordinary rows, for each arithmetic."""
+    left_out = ~np.isfinite(values.max(axis=1))
+    if computed.undefined is not None:
+        left_out |= computed.undefined(values, fmt)
+    values = values[~left_out][: MOST_RATIONALS // values.shape[1] if fmt.width == 64 else None]
+    if computed.gradient is None or not values.size:
+        return
+    answer = computed.prove(values, fmt, "nan")
+    grads = grads_of(torch.from_numpy(values)).numpy()
+    grads = decode(encode(grads, fmt), fmt)[:, : answer.high.shape[1] if computed.parts is None else None]
+    zeros = np.zeros(values.shape)
+    for words, arithmetic in ARITHMETICS.items():
+        try:
+            errors = computed.gradient.errors(zeros, grads, values, answer, fmt, arithmetic)
+        except ArithmeticError as found:
+            print(f"{place.format(words)}: {found}")
+            continue
+        yield f"{place.format(words)}|gradient", (errors.limits / errors.per_ulp).ravel()
+
+
 def bounds(titles: tuple[str, ...]) -> Iterator[tuple[str, Any]]:  # noqa: C901 - one loop in another
     """Each bound's name, ``operation|dtype|arithmetic|case|part``, and its numbers."""
     cases = chosen()
@@ -115,6 +142,7 @@ def bounds(titles: tuple[str, ...]) -> Iterator[tuple[str, Any]]:  # noqa: C901 
             ):
                 continue
             with np.errstate(all="ignore"):
+                yield from gradients(f"{title}|{fmt.name}|{{}}|{case.id}", found, values, fmt)
                 answer = found.answer(values, fmt, "nan")
                 logits = values if found.logits is None else found.logits(values, fmt)
                 if found.parts is not None:
@@ -160,7 +188,7 @@ def compare(first: Path, second: Path, *, each: bool) -> None:
         title, dtype, arithmetic, case, part = name.split("|")
         key = (title, dtype, arithmetic if each else "all", "elements" if part == "below" else part)
         ratios[key].append((float(ratio.min()), float(ratio.max()), f"{arithmetic} {case} {part}"))
-        medians[key].append(ratio)
+        medians[key].append(ratio.ravel())
     print("| operation | dtype | arithmetic | of | median | least | largest | where least | where largest |")
     print("|---|---|---|---|---|---|---|---|---|")
     for key, found in ratios.items():

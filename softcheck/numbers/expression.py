@@ -11,7 +11,7 @@ import numpy as np
 
 from oracles.arrays import Array, largest, module_of
 from oracles.formats import Format
-from softcheck.numbers.model import EXACT, LARGEST_EXPONENT, VANISHED, Model
+from softcheck.numbers.model import EXACT, LARGEST_EXPONENT, VANISHED, Model, depth
 
 LOGARITHM, NEXT_TO_ONE = 6.0, 3.0
 """Relative and absolute error of a logarithm in rho. lg2.approx is within 2^-22 absolutely for arguments from 0.5 to 2 and relatively
@@ -31,6 +31,17 @@ def half_ulp(size: Array, fmt: Format) -> Array:
     return bits.view(xp.float64) * 2.0**-fmt.precision
 
 
+def error_of_rounding(size: Array, fmt: Format) -> Array:
+    """Returns the largest error of rounding numbers of at most a size to a format: of all of it, where it may become 0."""
+    return module_of(size).minimum(size, half_ulp(size, fmt))
+
+
+def gathered(values: Array, index: Array) -> Array:
+    """Returns the elements of each row at columns, [rows, 1]."""
+    xp = module_of(values)
+    return xp.take_along_axis(values, index, axis=1) if xp is np else xp.take_along_dim(values, index, dim=1)
+
+
 @dataclass(frozen=True, slots=True)
 class Number:
     """Numbers of any sign, computed with an error of at most ``off + relative |value|``."""
@@ -45,6 +56,11 @@ class Number:
     def read(cls, values: Array, model: Model) -> "Number":
         """Takes logits as they are, or rounded where an arithmetic multiplies them by a scale or by log2(e) first."""
         return cls(values, model, relative=model.scaling + model.prescaling)
+
+    @property
+    def has_off(self) -> bool:
+        """True if there is an absolute error."""
+        return not (isinstance(self.off, float) and self.off == 0.0)
 
     @property
     def error(self) -> Array | float:
@@ -63,10 +79,66 @@ class Number:
         unit = self.model.roundoff
         return Number(value, self.model, (self.error + other.error) * (1 + unit), unit)
 
-    def rounded(self, roundings: float, factor: float = 1.0) -> "Number":
+    # Products and sums of numbers of any sign, as backwards and losses have them.
+
+    @classmethod
+    def given(cls, values: Array, model: Model) -> "Number":
+        """Takes operands as they are, but for subnormal ones, which may be flushed."""
+        return cls(values, model, model.underflow)
+
+    def __mul__(self, other: "Number") -> "Number":
+        """Multiplies in one rounding; a product may underflow."""
+        value, model = self.value * other.value, self.model
+        if model is EXACT:
+            return Number(value, model)
+        ours, theirs, unit, off = 1 + self.relative, 1 + other.relative, model.roundoff, model.underflow
+        # An error of 0 is no factor, since numbers may be infinite.
+        if self.has_off:
+            off = off + self.off * abs(other.value) * (theirs * (1 + unit))
+        if other.has_off:
+            off = off + other.off * (abs(self.value) * ours + self.off) * (1 + unit)
+        # No difference from 1, in which float64 would lose its own roundoff.
+        relative = self.relative + other.relative * ours
+        return Number(value, model, off, relative + unit * (1 + relative))
+
+    def __neg__(self) -> "Number":
+        """Changes the sign."""
+        return replace(self, value=-self.value)
+
+    def at(self, index: Array) -> "Number":
+        """Returns the number of each row at a column, [rows, 1]."""
+        off = self.off if isinstance(self.off, float) else gathered(self.off, index)
+        return replace(self, value=gathered(self.value, index), off=off)
+
+    def sum(self, *, in_any_order: bool = False) -> "Number":
+        """Adds up each row in any order that the model allows, or in any, one after the other as well, [rows, 1]."""
+        value, model, columns = self.value.sum(axis=1, keepdims=True), self.model, self.value.shape[1]
+        if model is EXACT:
+            return Number(value, model)
+        error = self.error + module_of(value).zeros_like(self.value) + model.underflow
+        total = error.sum(axis=1, keepdims=True)
+        lanes, unit = (1, max(model.addition, model.roundoff)) if in_any_order else (model.lanes, model.addition)
+        grown = math.expm1(min(depth(columns, lanes) * unit, LARGEST_EXPONENT))
+        off = total + grown * (abs(self.value).sum(axis=1, keepdims=True) + total)
+        return Number(value, model, off * (1 + model.denominator), model.denominator)
+
+    def in_format(self, fmt: Format) -> "Number":
+        """Rounds to the format of the result, as a tensor between two kernels is, if numbers are not of that format anyway."""
+        if not self.model.rounds_result:
+            return self
+        error = self.error
+        return Number(self.value, self.model, error + error_of_rounding(abs(self.value) + error, fmt))
+
+    def power(self) -> "Positive":
+        """Takes exponentials of numbers from which no maximum is subtracted, times log2(e) first in any case."""
+        return replace(self, relative=self.relative + self.model.prescaling).exp()
+
+    # Steps of logarithms.
+
+    def rounded(self, roundings: float, factor: Array | float = 1.0) -> "Number":
         """Multiplies by an exact factor, with so many roundings of the factor and of products."""
         by = roundings * self.model.roundoff
-        value = self.value if factor == 1 else self.value * factor
+        value = self.value if isinstance(factor, float) and factor == 1 else self.value * factor
         return Number(value, self.model, self.off * abs(factor) * (1 + by), self.relative + by * (1 + self.relative))
 
     def scaled(self, factor: float, roundings: float = 4.0) -> "Number":
@@ -98,15 +170,34 @@ class Number:
             return Positive(xp.exp(self.value), 0.0, model)
         distance = xp.clip(abs(self.value), None, VANISHED)
         errors = distance * (self.relative + model.product * (1 + self.relative))
-        is_rough = not (isinstance(self.off, float) and self.off == 0.0)
-        if not is_rough:
+        if not self.has_off:
             # A product of a flag and a number is float32 in torch, that of a sign is not.
             errors += xp.sign(distance) * model.exponential
         else:
             errors += self.off * (1 + model.product) + model.exponential
             # Whatever the error, the exponential of -inf is 0.
             errors = xp.clip(errors, None, np.finfo(np.float64).max)
-        return Positive(xp.exp(self.value), errors, model, is_rough=is_rough)
+        return Positive(xp.exp(self.value), errors, model, is_rough=self.has_off)
+
+
+def either(*forms: Number) -> Number:
+    """Returns the first of forms of one number, with the largest of their errors."""
+    first, *others = forms
+    error = first.error
+    for other in others if first.model is not EXACT else ():
+        error = module_of(first.value).maximum(error, other.error)
+    return Number(first.value, first.model, error)
+
+
+def total(*terms: Number) -> Number:
+    """Adds up some numbers in any order: each sum but the last may be as large as the sizes of all."""
+    model, value = terms[0].model, sum(term.value for term in terms)
+    if model is EXACT:
+        return Number(value, model)
+    error, roundings = sum(term.error for term in terms), (len(terms) - 2) * model.roundoff
+    if roundings:
+        error = error + roundings * sum(abs(term.value) + term.error for term in terms)
+    return Number(value, model, error * (1 + model.roundoff), model.roundoff)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +218,14 @@ class Positive:
         value, log = self.value / other.value, self.log + (other.log + self.model.division)
         exponent = None if self.exponent is None else self.exponent - module_of(value).log(other.value)
         return replace(self, value=value, log=log, exponent=exponent)
+
+    def number(self) -> Number:
+        """Returns the same with absolute errors, and those of an underflow."""
+        if isinstance(self.log, float):
+            return Number(self.value, self.model)
+        xp = module_of(self.value)
+        off = self.value * xp.expm1(xp.clip(self.log, None, LARGEST_EXPONENT))
+        return Number(self.value, self.model, off + self.model.underflow)
 
     def sum(self, errors: float | None = None) -> "Positive":
         """Adds up each row in any order that the model allows, rescaled as a running sum is.

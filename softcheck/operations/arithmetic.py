@@ -92,3 +92,7 @@ def model(arithmetic: Arithmetic, fmt: Format) -> Model:
 def _log_error(relative: float) -> float:
     """Largest error in the logarithm of a value with a relative error: log(1 + e) < -log(1 - e)."""
     return -math.log1p(-relative)
+
+
+IN_FLOAT64 = model(Arithmetic(exp="libdevice"), FLOAT64)
+"""What numpy's float64 may err by: exponentials by 5 units at most (oracles/float64.py), and sums by less than those of a warp."""

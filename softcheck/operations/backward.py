@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oracles.arrays import Array, module_of, quiet
+from oracles.arrays import Array, largest, module_of, quiet
 from oracles.backward import LARGEST, backward, backward_ball
-from oracles.float64 import summation_depth
 from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference, stated
-from softcheck.operations.bounds import Bounds, Model, backward_error, bounds_of
+from softcheck.numbers.expression import Number
+from softcheck.operations.arithmetic import IN_FLOAT64
+from softcheck.operations.bounds import EXACT, Bounds, Model, bounds_of, log_softmax_backward, softmax_backward
 from softcheck.operations.drawn import by_blocks, of_elements, of_rows
 from softcheck.operations.operation import Arguments, Exact, Named, Operand, Operation, beside, functions_of, of_matrix
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
@@ -27,7 +28,8 @@ from softcheck.operations.ulp import Scaled
 if TYPE_CHECKING:
     import torch
 
-_UNIT = 2.0**-53
+_CENTRED = 8 * 2.0**-53
+"""Error of a softmax's backward that takes one number from all of a row's gradients first, in float64, in units of y max |g|."""
 
 
 def grads_of(x: "torch.Tensor") -> "torch.Tensor":
@@ -122,45 +124,31 @@ class _Backward:
         y, g = made["y"].double(), made["grad"].double()
         return (y.numpy(), g.numpy()) if is_array else (y, g)
 
-    def factors(self, values: Array, fmt: Format) -> tuple[Array, Array, Array]:
-        """p, the terms of the sum, and g: the answer is p (g - sum) or g - p sum."""
-        y, g = self.given(values, fmt)
-        return (module_of(y).exp(y), g, g) if self.is_logarithm else (y, y * g, g)
+    def formula(self, y: Array, g: Array, fmt: Format, model: Model) -> Number:
+        """The gradient of outputs and their gradients, [rows, columns], as an arithmetic computes it."""
+        outputs, grads = Number.given(y, model), Number.given(g, model)
+        with quiet(y):
+            if self.is_logarithm:
+                return log_softmax_backward(outputs.power().number(), grads)
+            found = softmax_backward(outputs, grads, fmt)
+            is_exact = model is EXACT or fmt == FLOAT64
+            return found if is_exact else replace(found, off=found.off + _CENTRED * y * largest(abs(g)))
 
     def answer(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
-        """In float64, whose own error is that of the sum and of some roundings: products of two such numbers are exact.
-
-        For float64, in double words.
-        """
+        """In float64, with the errors that its arithmetic makes; for float64, in double words."""
         if fmt == FLOAT64:
-            return self.of_float64(values, fmt, backward)
-        p, terms, g = self.factors(values, fmt)
-        with np.errstate(invalid="ignore", over="ignore"):
-            total, sizes = (part.sum(axis=1, keepdims=True) for part in (terms, np.abs(terms)))
-            return self.reference(values, (p, total, g), summation_depth(values.shape[1]) * sizes)
+            return self.by(backward, values, fmt)
+        y, g = self.given(values, fmt)
+        found = self.formula(y, g, FLOAT64, IN_FLOAT64)
+        ordinary = np.isfinite(values.max(axis=1, keepdims=True, initial=-np.inf))
+        weighs = np.isfinite(y) if self.is_logarithm else y > 0
+        return stated(np.where(ordinary, found.value, np.nan), np.where(ordinary & weighs, found.error, 0.0))
 
     def prove(self, values: Values, fmt: Format, _masked: FullyMasked) -> Reference:
-        """With sums that are rounded once (Shewchuk, Discrete and Computational Geometry 18, 1997); for float64, by Arb."""
-        if fmt == FLOAT64:
-            return self.of_float64(values, fmt, backward_ball)
-        p, terms, g = self.factors(values, fmt)
-        total = np.array([[math.fsum(row) if np.isfinite(row).all() else np.nan] for row in terms])
-        return self.reference(values, (p, total, g), np.abs(total))
+        """By Arb."""
+        return self.by(backward_ball, values, fmt)
 
-    def reference(self, values: Values, factors: tuple[Values, Values, Values], of_sum: Values) -> Reference:
-        """From p, the sum and g; ``of_sum`` is the sum's error in units of 2^-53."""
-        p, total, g = factors
-        ordinary = np.isfinite(values.max(axis=1, keepdims=True, initial=-np.inf))
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            if self.is_logarithm:
-                high = g - p * total
-                off = _UNIT * (p * of_sum + 8 * p * np.abs(total) + np.abs(high))
-            else:
-                high = p * (g - total)
-                off = _UNIT * (p * of_sum + 2 * p * np.abs(g - total))
-            return stated(np.where(ordinary, high, np.nan), np.where(p > 0, off, 0.0))
-
-    def of_float64(self, values: Values, fmt: Format, oracle: Callable[..., Reference]) -> Reference:
+    def by(self, oracle: Callable[..., Reference], values: Values, fmt: Format) -> Reference:
         """From an oracle, for ordinary rows."""
         y, g = self.given(values, fmt)
         ordinary = np.isfinite(values.max(axis=1, keepdims=True, initial=-np.inf))
@@ -177,23 +165,19 @@ class _Backward:
         )
 
     def scale(self, values: Array, _answers: Array, fmt: Format) -> Array:
-        p, terms, g = self.factors(values, fmt)
-        sizes = abs(terms).sum(axis=1, keepdims=True)
-        return abs(g) + p * sizes if self.is_logarithm else p * (abs(g) + sizes)
+        y, g = self.given(values, fmt)
+        p, terms = (module_of(y).exp(y), abs(g)) if self.is_logarithm else (y, abs(y * g))
+        return terms + p * terms.sum(axis=1, keepdims=True)
 
     def bounds(self, values: Array, exact: Scaled, answers: Array, model: Model) -> Bounds:
-        with quiet(values):
-            y, g = self.given(values, exact.fmt)
-            error = backward_error(y, g, exact.fmt, model, is_logarithm=self.is_logarithm)
-        return bounds_of(error, answers, exact, model)
+        y, g = self.given(values, exact.fmt)
+        return bounds_of(self.formula(y, g, exact.fmt, model).error, answers, exact, model)
 
     def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:
         from softcheck.operations.torch_bounds import summing_error
 
-        p, terms, g = self.factors(x, fmt)
-        total = terms.sum(axis=1, keepdims=True)
-        exact = g - p * total if self.is_logarithm else p * (g - total)
-        return Exact(exact, summing_error(x.shape[1]) * 2.0**fmt.precision)
+        found = self.formula(*self.given(x, fmt), fmt, EXACT).value
+        return Exact(found, summing_error(x.shape[1]) * 2.0**fmt.precision)
 
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         return self.by_torch(self.make(x, frozenset({"y", "grad"})))

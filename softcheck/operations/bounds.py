@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from oracles.arrays import Array, largest, module_of, quiet
-from oracles.formats import FLOAT64, Format, Values
+from oracles.formats import Format, Values
 from softcheck.numbers.expression import Number, Positive, half_ulp
 from softcheck.numbers.model import EXACT
 from softcheck.operations.arithmetic import LARGEST_EXPONENT, VANISHED, Model, depth, model
@@ -35,58 +35,15 @@ __all__ = [
 SECOND_ORDER = 1.0 + 2.0**-8
 """Covers products of errors, each of which is below 2^-10."""
 
-CENTRED = 8 * 2.0**-53
-"""Error of a softmax's backward that takes one number from all of a row's gradients first, in float64, in units of y max |g|."""
-
 
 def like(values: Array, array: Any) -> Array:
     """Returns one of numpy's arrays where the values lie."""
     return array if isinstance(values, np.ndarray) else module_of(values).from_numpy(array).to(values.device)
 
 
-def gathered(values: Array, index: Array) -> Array:
-    """Returns the elements of each row at columns, [rows, 1]."""
-    xp = module_of(values)
-    return xp.take_along_axis(values, index, axis=1) if xp is np else xp.take_along_dim(values, index, dim=1)
-
-
 def some(flags: Array) -> bool:
     """Returns whether flags may be set. Tensors are not looked at, so that nobody waits for a device."""
     return not isinstance(flags, np.ndarray) or bool(flags.any())
-
-
-def error_of_rounding(size: Array, fmt: Format) -> Array:
-    """Returns the largest error of rounding numbers of a size to a format: of all of it, where it may become 0."""
-    xp = module_of(size)
-    return xp.minimum(size, xp.clip(size * fmt.unit_roundoff, fmt.least_subnormal / 2, None))
-
-
-def backward_error(y: Array, g: Array, fmt: Format, model: Model, *, is_logarithm: bool) -> Array:
-    """Returns the absolute error of the backward of an output y and its gradient g before it is rounded, [rows, columns].
-
-    With ``is_logarithm`` y is a log-softmax, else a softmax.
-    """
-    xp = module_of(y)
-    p, terms = (xp.exp(y), g) if is_logarithm else (y, y * g)
-    sizes, largest = abs(terms).sum(axis=1, keepdims=True), xp.amax(abs(g), axis=1, keepdims=True)
-    of_sum = (depth(y.shape[1], model.lanes) * model.addition + 4 * model.roundoff) * sizes
-    least = model.underflow * (1 + largest) * y.shape[1]
-    if is_logarithm:
-        error = xp.where(xp.isfinite(y), y, 0.0) * -model.exponent + model.exponential
-        error *= abs(terms.sum(axis=1, keepdims=True)) + of_sum
-        error += of_sum + 4 * model.roundoff * sizes
-        error *= p
-        error += 4 * model.roundoff * abs(g)
-    else:
-        # torch's CUDA kernel takes the products y g rounded to the format.
-        part = abs(terms)
-        products = error_of_rounding(part, fmt)
-        of_row = of_sum + 4 * model.roundoff * sizes + products.sum(axis=1, keepdims=True)
-        if fmt != FLOAT64:
-            of_row += CENTRED * largest
-        error = p * of_row + products
-        error += 4 * model.roundoff * part
-    return error * SECOND_ORDER + least
 
 
 OTHER_BASE = 4.0
@@ -151,6 +108,20 @@ def logsumexp(x: Number, more: float = 0.0) -> Number:
     """
     top = x.max()
     return (top.rounded(4.0 + more) + (x - top).exp().sum().logarithm().rounded(more)).rounded(1.0)
+
+
+def softmax_backward(y: Number, g: Number, fmt: Format) -> Number:
+    """Returns y g - y sum(y g), [rows, columns], for an output y of softmax and its gradient g.
+
+    The form with the largest error has the products y g rounded to the format, as torch's CUDA kernel takes them; y (g - sum) errs by less.
+    """
+    products = (y * g).in_format(fmt)
+    return products - y * products.sum()
+
+
+def log_softmax_backward(p: Number, g: Number) -> Number:
+    """Returns g - p sum(g), [rows, columns], for the softmax p and the gradient g of its logarithm."""
+    return g - p * g.sum()
 
 
 def bounds(values: Array, exact: Scaled, probabilities: Array, constants: Model) -> Bounds:

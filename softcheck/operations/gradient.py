@@ -15,13 +15,13 @@ from oracles import ball, double_double, float64
 from oracles.arrays import largest
 from oracles.formats import FLOAT64, Format, Values, widest
 from oracles.reference import Reference, no_nan
+from softcheck.numbers.expression import error_of_rounding
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import (
     LARGEST_EXPONENT,
     Bounds,
     Model,
     bounds,
-    error_of_rounding,
     log_softmax_bounds,
     model,
     of_values,

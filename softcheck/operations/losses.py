@@ -20,21 +20,12 @@ from numpy.typing import NDArray
 
 from oracles import loss
 from oracles.arrays import Array, largest, module_of, quiet
-from oracles.float64 import summation_depth
 from oracles.formats import FLOAT32, FLOAT64, Format, Values
-from oracles.reference import FullyMasked, Reference, stated, with_error
-from softcheck.numbers.expression import Number
+from oracles.reference import FullyMasked, Reference, stated
+from softcheck.numbers.expression import Number, either, gathered, total
 from softcheck.operations import options, targets
-from softcheck.operations.bounds import (
-    EXACT,
-    LARGEST_EXPONENT,
-    Bounds,
-    Model,
-    bounds_of,
-    depth,
-    gathered,
-    like,
-)
+from softcheck.operations.arithmetic import IN_FLOAT64
+from softcheck.operations.bounds import EXACT, IN_BASE_E, Bounds, Model, bounds_of, like, log_softmax
 from softcheck.operations.gradient import RowTerms
 from softcheck.operations.operation import Exact
 from softcheck.operations.softmax import LOG_SOFTMAX, added, of_logarithms
@@ -44,7 +35,12 @@ from softcheck.operations.ulp import Scaled
 if TYPE_CHECKING:
     import torch
 
-_UNIT = 2.0**-53
+_TO_BASE_TWO = 3.0
+"""Roundings of a logit's product with log2(e), and of its part in merges of parts' log-sum-exps."""
+_OF_WEIGHT = 3.0
+"""Roundings of a term's factor, as of 1 - s and its product with a weight."""
+_OF_QUOTIENT = 2.0
+"""Roundings of a mean's divisor and of its reciprocal."""
 
 
 class Terms(NamedTuple):
@@ -62,8 +58,6 @@ class Terms(NamedTuple):
     """A, by which the log-sum-exp is multiplied."""
     of_target: Array
     """(1 - s) w_t."""
-    smooth: Array
-    """s mean(w x')."""
     smooth_size: Array
     """s mean(w |x'|)."""
     first: Array | float = 1.0
@@ -140,14 +134,13 @@ class Losses:
         picked = gathered(logits, index) if columns else np.zeros(index.shape)
         weight = of_column[index] if columns else np.ones(index.shape)
         of_target = (1.0 - self.smoothing) * weight
-        smooth, smooth_size, mean = xp.zeros_like(of_target), xp.zeros_like(of_target), 0.0
+        smooth_size, mean = xp.zeros_like(of_target), 0.0
         if self.smoothing:
             with quiet(rows):
-                smooth = self.smoothing * (of_column * logits).mean(axis=1, keepdims=True)
                 smooth_size = self.smoothing * (of_column * abs(logits)).mean(axis=1, keepdims=True)
             mean = self.smoothing * float(weights.mean()) if columns else 0.0
         picked, factor = xp.where(left_out, 0.0, picked), of_target + mean
-        found = Terms(logits, index, picked, left_out, factor, of_target, smooth, smooth_size)
+        found = Terms(logits, index, picked, left_out, factor, of_target, smooth_size)
         if self.reduction != "mean":
             return found
         counts = xp.where(left_out, 0.0, xp.ones_like(rows[:, :1]))
@@ -161,23 +154,60 @@ class Losses:
         """The sum of each matrix's rows, [matrices, 1]."""
         return each.reshape(matrices, len(each) // max(1, matrices)).sum(axis=1, keepdims=True)
 
-    def of_float64(self, values: Array, terms: Terms) -> Array:
-        """The losses of rows in plain float64, [rows, 1], as exact as a bound or a judge on a device needs."""
+    def formula(self, values: Array, fmt: Format, constants: Model) -> Number:
+        """The answers, [rows, 1], as an arithmetic computes them."""
+        terms, xp = self.terms(values), module_of(values)
         with quiet(values):
-            top, lse = largest(terms.logits), self.lse(Number(terms.logits, EXACT)).value
-            if self.is_plain_in_rows:
-                losses = (top - terms.picked) + (lse - top)
-            else:
-                losses = terms.factor * lse - terms.of_target * terms.picked - terms.smooth
-            losses = losses / terms.first + self.z_loss * lse * lse / terms.last
-        return self.of_convention(self.rows(values), losses, terms)
+            losses = self.of_terms(terms, fmt, constants)
+            value = self.of_convention(self.rows(values), losses.value, terms)
+            error = xp.where(terms.left_out, 0.0, losses.error + xp.zeros_like(value))
+            found = Number(value, constants, error)
+            if self.reduction == "none":
+                return found
+            shape = (len(values), len(value) // max(1, len(values)))
+            return replace(found, value=value.reshape(shape), off=error.reshape(shape)).sum(in_any_order=True)
+
+    def of_terms(self, terms: Terms, fmt: Format, constants: Model) -> Number:
+        """The losses of rows, each divided as in a mean.
+
+        The form with the largest error computes the difference in base 2. Beside it torch adds up the log-softmax of all columns. A loss that
+        is added to others may be rounded to the format before.
+        """
+        x, columns = self.with_errors(terms.logits, constants), terms.logits.shape[1]
+        top, picked = x.max(), replace(x, value=terms.picked).rounded(_TO_BASE_TWO)
+        lse = top.rounded(_TO_BASE_TWO) + (x - top).exp().sum().logarithm()
+
+        def times(number: Number, weight: Array) -> Number:
+            return number * Number(weight, constants).rounded(_OF_WEIGHT)
+
+        def smoothed(numbers: Number) -> Number:
+            weights = Number(like(terms.logits, self.weights(columns)), constants)
+            return times((numbers * weights if self.is_weighted else numbers).sum(), -self.smoothing / columns)
+
+        if self.is_plain_in_rows:
+            found = lse - picked
+        else:
+            parts = [times(lse, terms.factor), times(picked, -terms.of_target)]
+            found = total(*parts, smoothed(x)) if self.smoothing and columns else total(*parts)
+        if self.smoothing and columns:
+            y = log_softmax(x)
+            found = either(found, total(times(y.at(terms.column), -terms.of_target), smoothed(y)))
+        found = self.divided(found.rounded(IN_BASE_E), terms.first, fmt)
+        if not self.z_loss:
+            return found
+        lse = lse.rounded(IN_BASE_E)
+        return found + self.divided(times(lse * lse, self.z_loss), terms.last, fmt)
+
+    def divided(self, losses: Number, divisor: Array | float, fmt: Format) -> Number:
+        """The losses as terms of a sum or a mean, if they are to be that."""
+        found = losses if self.reduction == "none" else losses.in_format(fmt)
+        return found.rounded(_OF_QUOTIENT, 1.0 / divisor) if self.reduction == "mean" else found
 
     def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:
         """The answers where a tensor lies, and the error that float64's own capped logits leave of a log-sum-exp and a logit."""
         from softcheck.operations.torch_bounds import of_rows
 
-        losses = self.of_float64(x.double(), self.terms(x.double()))
-        found = of_rows(self.summed(losses, len(x)), self.shape_of(x.shape[1])[1], fmt)
+        found = of_rows(self.formula(x.double(), fmt, EXACT).value, self.shape_of(x.shape[1])[1], fmt)
         of_cap = 4 * targets.LARGEST_WEIGHT * options.RELATIVE * self.softcap * 2.0**fmt.precision
         return found._replace(uncertainty=found.uncertainty + of_cap)
 
@@ -185,44 +215,13 @@ class Losses:
         """The answers from the everyday oracle, [rows, 1]; NaN where a mean has no divisor."""
         if self.softcap:
             options.refuse_float64(fmt)
-        part = self.of_rows(values, fmt)
-        if self.reduction == "none":
-            return part
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            high = self.summed(part.high, len(values))
-            off = part.relative_error * np.abs(np.where(np.isfinite(part.high), part.high, 0.0))
-            off = self.summed(off, len(values))
-            each = len(part.high) / max(1, len(values))
-            off += 2 * _UNIT * each * self.summed(np.abs(part.high), len(values))
-            return stated(high, off, absolute=part.absolute_error)
-
-    def of_rows(self, values: Values, fmt: Format) -> Reference:
-        """The losses of rows, each divided as in a mean."""
         if self.is_plain:
             return self._plain(values, LOG_SOFTMAX.answer(values, fmt, "nan"))
-        terms = self.terms(values)
-        logarithms = LOG_SOFTMAX.answer(terms.logits, FLOAT32, "nan")
-        found = of_logarithms(terms.logits, logarithms, largest(terms.logits))
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            lse = found.high + found.low
-            square = self.z_loss * lse * lse if self.z_loss else np.zeros(lse.shape)
-            losses = terms.factor * lse - terms.of_target * terms.picked - terms.smooth
-            high = losses / terms.first + square / terms.last
-            of_lse = found.relative_error * np.abs(lse)
-            if self.softcap or self.logit_scale != 1:
-                # Each logit's own error counts as much as its probability.
-                shares = np.where(np.isfinite(terms.logits), np.exp(logarithms.values) * np.abs(terms.logits), 0.0)
-                of_lse = of_lse + options.RELATIVE * shares.sum(axis=1, keepdims=True)
-            size = (terms.size + terms.factor * np.abs(lse)) / terms.first + square / terms.last
-            off = _UNIT * (summation_depth(terms.logits.shape[1]) + 32) * size
-            off += (terms.factor / terms.first + 2 * self.z_loss * (np.abs(lse) + of_lse) / terms.last) * of_lse
-            high, low, relative = with_error(high, np.zeros(high.shape), off)
-        return self.of_settled(values, replace(found, high=high, low=low, relative_error=relative), terms)
+        found = self.formula(values, FLOAT64, IN_FLOAT64)
+        return stated(found.value, found.off + np.zeros(found.value.shape))
 
     def prove(self, values: Values, fmt: Format, _masked: FullyMasked = "nan") -> Reference:
         """The same from the Arb oracle, where the answer is no convention."""
-        if self.is_plain:
-            return self._plain(values, LOG_SOFTMAX.prove(values, fmt, "nan"))
         rough, terms, balls = self.answer(values, fmt), self.terms(values), self.balls(values)
         each = max(1, len(balls) // max(1, len(values)))
         proven = loss.reference([balls[first : first + each] for first in range(0, len(balls), each)])
@@ -241,7 +240,7 @@ class Losses:
         """Balls that contain the losses of rows; 0 for a row without a target or without a finite loss."""
         terms, rows = self.terms(values), self.rows(values)
         divisors = np.broadcast_to(np.hstack([terms.first, terms.last]), (len(rows), 2))
-        is_finite = np.isfinite(replace(self, reduction="none").of_rows(rows, FLOAT32).high) & ~terms.left_out
+        is_finite = np.isfinite(replace(self, reduction="none").formula(rows, FLOAT64, EXACT).value) & ~terms.left_out
         of_all = {
             "smoothing": self.smoothing,
             "z_loss": self.z_loss,
@@ -260,12 +259,8 @@ class Losses:
         terms = self.terms(values)
         distance, rest = added(largest(values), -terms.picked, np.zeros_like(terms.picked))
         found = of_logarithms(values, logarithms, distance)
-        return self.of_settled(values, replace(found, low=np.where(np.isfinite(rest), found.low + rest, 0.0)), terms)
-
-    def of_settled(self, values: Values, found: Reference, terms: Terms) -> Reference:
-        """With the answers that follow a convention: of rows with +inf, of ignored rows, and of targets out of range."""
-        high = self.of_convention(self.rows(values), found.high, terms)
-        low = np.where(np.isfinite(high) & ~terms.left_out, found.low, 0.0)
+        high = self.of_convention(values, found.high, terms)
+        low = np.where(np.isfinite(high) & np.isfinite(rest) & ~terms.left_out, found.low + rest, 0.0)
         return replace(found, high=high, low=low, relative_error=np.where(terms.left_out, 0.0, found.relative_error))
 
     def of_convention(self, rows: Array, losses: Array, terms: Terms) -> Array:
@@ -303,44 +298,8 @@ class Losses:
         return Number(value, logits.model, off)
 
     def bounds(self, values: Array, exact: Scaled, answers: Array, constants: Model) -> Bounds:
-        """The bounds of each loss, or of a sum of losses, in which each may be rounded to the format, with its own roundings."""
-        terms = self.terms(values)
-        if self.reduction == "none":
-            return bounds_of(self.of_errors(terms, answers, constants), answers, exact, constants)
-        with quiet(values):
-            sizes = abs(self.of_float64(values, terms))
-            error = self.of_errors(terms, sizes, constants)
-            if constants.rounds_result:
-                # A loss is rounded before it is divided.
-                error = error + exact.fmt.unit_roundoff * sizes + exact.fmt.least_subnormal / terms.first
-            each = len(sizes) // max(1, len(values))
-            total = self.summed(error, len(values))
-            total += constants.roundoff * ((each + 4) * self.summed(sizes, len(values)) + 2 * abs(answers))
-        return bounds_of(total, answers, exact, constants)
-
-    def of_errors(self, terms: Terms, answers: Array, constants: Model) -> Array:
-        """The largest error of each loss before it is rounded to its format, [rows, 1]; 0 where there is no target."""
-        with quiet(terms.logits):
-            logits = self.with_errors(terms.logits, constants)
-            found = self.lse(logits)
-            lse, of_lse = found.value, found.error
-            # Products of the terms with weights, 1 - s and s, in whatever order.
-            sizes = terms.size if self.is_plain_in_rows else 3.0 * (terms.size + abs(terms.factor * lse))
-            sizes = sizes / terms.first + self.z_loss * lse * lse / terms.last
-            # Without a z-loss its factor is left out: what it multiplies may overflow.
-            slope = 2.0 * self.z_loss * (abs(lse) + of_lse) / terms.last if self.z_loss else 0.0
-            error = (terms.factor / terms.first + slope) * of_lse
-            if self.smoothing:
-                # Kernels add up the logits, or torch's terms lse - x_j, each as wrong as the log-sum-exp.
-                summed = module_of(lse).maximum(terms.smooth_size, terms.of_mean * (lse + of_lse) - terms.smooth)
-                of_sum = math.expm1(
-                    min(depth(terms.logits.shape[1], constants.lanes) * constants.addition, LARGEST_EXPONENT)
-                )
-                error = error + of_sum * summed / terms.first
-            error = error + constants.roundoff * (4.0 * sizes + 2.0 * abs(answers)) + constants.underflow
-            picked = abs(terms.of_target * terms.picked) + terms.smooth_size
-            error = error + (logits.relative * picked + logits.off * terms.factor) / terms.first
-        return module_of(error).where(terms.left_out, 0.0, error)
+        """The bounds of each loss, or of a sum of losses."""
+        return bounds_of(self.formula(values, exact.fmt, constants).error, answers, exact, constants)
 
     def with_errors(self, logits: Array, constants: Model) -> Number:
         """The loss's logits, with the errors that an arithmetic makes on its way to them."""

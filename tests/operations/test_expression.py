@@ -22,12 +22,17 @@ ARITHMETICS = (
 def _errors(x: Any, g: Any, constants: Any, fmt: Any) -> tuple[Any, ...]:
     logits = Number.read(x, constants)
     softmax, log_softmax, logsumexp = (f(logits) for f in (bounds.softmax, bounds.log_softmax, bounds.logsumexp))
+    y, p, grads = (
+        softmax.number(),
+        Number.given(log_softmax.value, constants).power().number(),
+        Number.given(g, constants),
+    )
     return (
         softmax.log,
         log_softmax.error,
         logsumexp.error,
-        bounds.backward_error(softmax.value, g, fmt, constants, is_logarithm=False),
-        bounds.backward_error(log_softmax.value, g, fmt, constants, is_logarithm=True),
+        bounds.softmax_backward(y, grads, fmt).error,
+        bounds.log_softmax_backward(p, grads).error,
         bounds.half_ulp(abs(log_softmax.value), fmt),
     )
 
@@ -94,3 +99,31 @@ def test_forms_in_float32_keep_the_bound(name: str) -> None:
             assert form.dtype == np.float32
             share = np.abs(form - found.value) / found.error
             assert share.max() < 1
+
+
+@pytest.mark.parametrize("columns", [2, 5, 64, 1000])
+def test_backwards_in_float32_keep_the_bound(columns: int) -> None:
+    """Products of differences and differences of products, with sums in sequence, for gradients about 0 and far from it."""
+    rng = np.random.default_rng(columns)
+    constants = model(Arithmetic(lanes=1), FLOAT32)
+    for spread, offset in [(0.1, 0), (4, 0), (20, 3), (3, 1e6)]:
+        y = bounds.softmax(Number(rng.standard_normal((500, columns)) * spread, bounds.EXACT)).value.astype(np.float32)
+        g = (rng.standard_normal(y.shape) + offset).astype(np.float32)
+        logarithm = np.log(np.maximum(y, np.float32(1e-37)))
+        total, mean = (np.add.accumulate(each, axis=1)[:, -1:] for each in (g, y * g))
+        powers = np.exp2(logarithm * np.float32(np.log2(np.e)))
+        p, given = (Number.given(each.astype(np.float64), constants) for each in (logarithm, g))
+        of_softmax = bounds.softmax_backward(Number.given(y.astype(np.float64), constants), given, FLOAT32)
+        of_logarithm = bounds.log_softmax_backward(p.power().number(), given)
+        for form, found in (
+            (y * (g - mean), of_softmax),
+            (y * g - y * mean, of_softmax),
+            (g - powers * total, of_logarithm),
+        ):
+            assert form.dtype == np.float32
+            assert (np.abs(form - found.value) / found.error).max() < 1
+
+
+def test_products_in_float64_keep_the_roundoff_of_float64() -> None:
+    found = Number.given(np.ones((1, 2)), model(Arithmetic(), FLOAT64))
+    assert 2.0**-53 <= (found * found).relative < 2.0**-52
