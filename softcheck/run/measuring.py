@@ -36,7 +36,7 @@ from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import Operation
-from softcheck.probes.diagnose import Attempt, diagnose
+from softcheck.probes.judged import Attempt, diagnose
 from softcheck.probes.poison import nan_filled
 from softcheck.run.protocol import CompareOrders, OrdersCompared, Reply, RunDomain, Started, TryWidth, WidthTried
 from softcheck.toolchain.compile_seconds import METER
