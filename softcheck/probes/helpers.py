@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits, Format, Values, decode
-from softcheck.calling.call import Called, Placed, Returned, call, call_on_device, place, to_bits, to_tensor
+from softcheck.calling.call import Called, Placed, Returned, call_on_device, on_host, place, to_bits, to_tensor
 from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.recipe import available_bytes
 from softcheck.contract import FindingKind, Violation
@@ -51,12 +51,8 @@ ordinary_rows = contents.ordinary_rows
 
 def call_on(subject: Subject, bits: Bits, layout: Layout = PACKED) -> Called:
     """Calls the variant on a matrix of bits, with uninitialised memory poisoned with NaN."""
-    with nan_filled():
-        return call(
-            subject.variant.function,
-            place(bits, subject.setting.fmt, layout, subject.device),
-            subject.setting.operation,
-        )
+    fmt = subject.setting.fmt
+    return on_host(call_placed(subject, place(bits, fmt, layout, subject.device)), fmt)
 
 
 def call_placed(subject: Subject, placed: Placed) -> Returned:
