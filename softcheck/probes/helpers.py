@@ -114,8 +114,10 @@ _MANY_ELEMENTS = 1 << 20
 _MOST_NUMBERS = 2**21
 """Numbers of the outputs of heads of which a finding is told without a look at the others."""
 _SMALL_BYTES = 1 << 15
-"""Bytes of an output up to which the host looks at it. That takes less time than many kernels on a device, each of which waits for its turn among
-other processes' kernels."""
+"""Bytes of an output up to which the host looks at it.
+
+That takes less time than many kernels on a device, each of which waits for its turn among other processes' kernels.
+"""
 
 
 def wrong_where_it_lies(

@@ -1,4 +1,7 @@
-"""Calls with the judgement of their outputs, and second runs that show why one is wrong: memory was never written, or strides were ignored."""
+"""Calls with the judgement of their outputs, and second runs that show why one is wrong.
+
+Memory was never written, or strides were ignored.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,7 +26,7 @@ _SENTINEL = 0.34375
 
 
 def judged(subject: Subject, bits: Bits, function: Callable[[torch.Tensor], Any] | None = None) -> Returned:
-    """Calls the variant, or ``function`` in its place, on packed rows in NaN-poisoned memory, and returns all promises that it breaks."""
+    """Calls the variant, or ``function`` in its place, on packed rows in NaN-poisoned memory, and judges its output."""
     fmt, device, function = subject.setting.fmt, subject.device, function or subject.variant.function
     placed = place(bits, fmt, PACKED, device)
     returned = call_placed(subject.calling(function), placed)
@@ -64,7 +67,7 @@ class Attempt:
 
 
 def diagnose(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
-    """Attributes value violations to their cause, as far as a second run shows it; those that none explains stay as they are."""
+    """Attributes value violations to their cause, as far as second runs show it; others stay as they are."""
     if any(v.kind in VALUE_KINDS for v in violations):
         violations = _unwritten(attempt, violations)
         violations = _layout_ignored(attempt, violations)
