@@ -3,7 +3,7 @@
 import math
 import re
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -41,41 +41,6 @@ class Placed:
     fmt: Format
 
 
-@dataclass(frozen=True, slots=True)
-class Launched:
-    """A call that has returned, though its work may still go on, and broken promises that show without its values."""
-
-    placed: Placed
-    given: Placed
-    """The tensor that stood in the input's place, such as numbers behind a mask; most often the input."""
-    before: torch.Tensor
-    """Contents of its storage before the call, as integers."""
-    output: torch.Tensor | None
-    broken: tuple[Violation, ...] = ()
-    """Promises broken by an exception, or by the type, shape, dtype or device of the return value; there is then no
-    output."""
-    changed: tuple[Violation, ...] = ()
-    """Changes of global state."""
-    fatal: bool = False
-    of_cpu_library: bool = False
-    """True if the call ran on a CPU and launched no Triton kernel, so that a library computed the output."""
-
-    def unchanged(self) -> torch.Tensor:
-        """True if the input's storage is unchanged: bool, of no dimensions, on the device."""
-        return (self.before == _stored(self.given)).all()
-
-    def modified(self) -> tuple[Violation, ...]:
-        """Changes in the input's storage: in its elements, and in the memory between and before them."""
-        fmt, storage = self.given.fmt, self.given.storage
-        return modifications(to_bits(self.before.view(storage.dtype), fmt), to_bits(storage, fmt), self.given)
-
-    def outcome(self, output: "Output | None", *, unchanged: bool = True) -> "CallOutcome[Output]":
-        """The outcome with the output as it is asked for; ``unchanged`` is False if the input's storage has changed."""
-        modified = () if unchanged else self.modified()
-        broken = (*self.broken, *modified, *self.changed)
-        return CallOutcome(output, broken, self.fatal, self.of_cpu_library)
-
-
 Output = TypeVar("Output")
 
 
@@ -88,16 +53,13 @@ class CallOutcome(Generic[Output]):
     fatal: bool = False
     """This process can't go on: its device can't be used any more, or its global state can't be put back."""
     of_cpu_library: bool = False
-    """True if a library on the CPU computed the output; see ``Launched.of_cpu_library``."""
+    """True if the call ran on a CPU and launched no Triton kernel, so that a library computed the output."""
 
 
 Returned = CallOutcome[torch.Tensor]
 """The output stays on the device."""
 Called = CallOutcome[Bits]
 """The output's bit patterns are on the host, [rows, columns]."""
-
-_TOGETHER = 1 << 20
-"""Elements up to which one transfer is worth another copy of them on the device."""
 
 
 def to_tensor(bits: Bits, fmt: Format, device: torch.device) -> torch.Tensor:
@@ -114,17 +76,6 @@ def to_bits(tensor: torch.Tensor, fmt: Format) -> Bits:
     signed = tensor.detach().contiguous().view(INTEGERS[width]).cpu().numpy()
     copied: Bits = signed.copy().view(fmt.storage if width == fmt.width else f"u{width // 8}")
     return copied
-
-
-def all_to_bits(tensors: Sequence[torch.Tensor], fmt: Format) -> list[Bits]:
-    """Returns ``to_bits`` of several tensors, in one transfer, which waits for the device, if they are small and of one size."""
-    sizes = {tensor.element_size() for tensor in tensors}
-    if len(tensors) < 2 or len(sizes) > 1 or sum(tensor.numel() for tensor in tensors) > _TOGETHER:
-        return [to_bits(tensor, fmt) for tensor in tensors]
-    width = 8 * sizes.pop()
-    flat = to_bits(torch.cat([tensor.detach().reshape(-1).view(INTEGERS[width]) for tensor in tensors]), fmt)
-    ends = np.cumsum([tensor.numel() for tensor in tensors])[:-1]
-    return [part.reshape(tensor.shape) for part, tensor in zip(np.split(flat, ends), tensors, strict=True)]
 
 
 def place(
@@ -152,26 +103,19 @@ def place(
 
 def call(function: Callable[[torch.Tensor], Any], placed: Placed, operation: Operation | None = None) -> Called:
     """Runs a variant once, as ``call_on_device`` does, and brings the output's bits to the host."""
-    launched = launch(function, placed, operation, wait=True)
-    if launched.output is None:
-        return launched.outcome(None)
-    unchanged = launched.unchanged().to(INTEGERS[placed.fmt.width])
-    same, output = all_to_bits([unchanged, launched.output], placed.fmt)
-    return launched.outcome(output, unchanged=bool(same))
+    return on_host(call_on_device(function, placed, operation), placed.fmt)
+
+
+def on_host(returned: Returned, fmt: Format) -> Called:
+    """Returns what a call returned, with the bits of its output."""
+    output = None if returned.output is None else to_bits(returned.output, fmt)
+    return CallOutcome(output, returned.violations, returned.fatal, returned.of_cpu_library)
 
 
 def call_on_device(
     function: Callable[[torch.Tensor], Any], placed: Placed, operation: Operation | None = None
 ) -> Returned:
-    """Runs a variant once, checks what needs no reference, and puts global state back. Raises UninterpretableError as ``launch`` does."""
-    launched = launch(function, placed, operation, wait=True)
-    return launched.outcome(launched.output, unchanged=launched.output is None or bool(launched.unchanged()))
-
-
-def launch(
-    function: Callable[[torch.Tensor], Any], placed: Placed, operation: Operation | None = None, *, wait: bool
-) -> Launched:
-    """Calls a variant once; waits for all work on the device only if ``wait``, without which damage to it shows later.
+    """Runs a variant once, waits for its device, checks what needs no reference, and puts global state back.
 
     Raises UninterpretableError if the call ended because Triton's interpreter, or a machine without a GPU, can't do an
     operation, and torch.OutOfMemoryError if other processes had taken a GPU's memory. Such an end shows nothing about the variant.
@@ -183,7 +127,7 @@ def launch(
     try:
         x, inputs = placed.view, operands.inputs_of(function, placed.view)
         if inputs is not None:
-            function, lent = operands.given(function, inputs), inputs.lent() if wait else []
+            function, lent = operands.given(function, inputs), inputs.lent()
             if inputs.seen is not x and not x.requires_grad:
                 storage = whole(inputs.seen) if placed.storage.numel() else placed.storage
                 taken = Placed(inputs.seen, storage, placed.fmt)
@@ -191,8 +135,7 @@ def launch(
         described = _described(taken.view)
         with activity.calling():
             output = function(x)
-            if wait:
-                synchronize(device)
+            synchronize(device)
     except Exception as error:  # noqa: BLE001 - whatever a variant raises is a finding about it
         changed = _state_changed(state.restore())
         limit = limit_behind(error)
@@ -201,15 +144,23 @@ def launch(
         violation, is_ruined = raised(error, device)
         if not is_ruined:
             violation = _refused(error, violation, taken, before, is_first=launches.counted() == kernels)
-        return Launched(placed, taken, before, None, (violation,), changed, is_ruined or not state.is_restored)
+        return CallOutcome(None, (violation, *changed), is_ruined or not state.is_restored)
     changed = (*_state_changed(state.restore()), *_redescribed(described, taken.view))
     changed += tuple(operands.changes(lent))
     output = _in_rows(output, placed.view, operation)
     wrong = returned_wrongly(output, placed.view, operation)
     if wrong is not None:
-        return Launched(placed, taken, before, None, (wrong,), changed, not state.is_restored)
+        return CallOutcome(None, (wrong, *changed), not state.is_restored)
     of_library = device.type == "cpu" and launches.counted() == kernels
-    return Launched(placed, taken, before, output, (), changed, not state.is_restored, of_library)
+    return CallOutcome(output, (*_modified(taken, before), *changed), not state.is_restored, of_library)
+
+
+def _modified(placed: Placed, before: torch.Tensor) -> tuple[Violation, ...]:
+    """Returns changes of the input's storage, which was as it is ``before`` as integers."""
+    if bool((before == _stored(placed)).all()):
+        return ()
+    fmt, storage = placed.fmt, placed.storage
+    return modifications(to_bits(before.view(storage.dtype), fmt), to_bits(storage, fmt), placed)
 
 
 def _in_rows(output: Any, view: torch.Tensor, operation: Operation | None) -> Any:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 
 from oracles.formats import Bits
-from softcheck.calling.call import Called, Placed, call, place, to_bits
+from softcheck.calling.call import Called, Placed, call, on_host, place, to_bits
 from softcheck.calling.operands import given, inputs_of
 from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
@@ -154,8 +154,7 @@ def _reused(subject: Subject, columns: int) -> Iterator[Outcome | None]:
     placed, fmt = _placed(subject, _ROWS, columns), subject.setting.fmt
 
     def again() -> Called:
-        with nan_filled():
-            return call(subject.variant.function, placed, subject.setting.operation)
+        return on_host(call_placed(subject, placed), fmt)
 
     called = [again() for _ in range(3)]
     yield from (stopped(each) for each in called if each.output is None)

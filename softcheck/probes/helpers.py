@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from oracles.formats import Bits, Format, Values, decode
-from softcheck.calling.call import Called, Launched, Placed, Returned, call, call_on_device, place, to_bits, to_tensor
+from softcheck.calling.call import Called, Placed, Returned, call_on_device, on_host, place, to_bits, to_tensor
 from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.recipe import available_bytes
 from softcheck.contract import FindingKind, Violation
@@ -22,7 +22,7 @@ from softcheck.probes.poison import nan_filled
 from softcheck.probes.space import contents
 from softcheck.variants.adapt import operands_of
 
-Answered = Called | Returned | Launched
+Answered = Called | Returned
 
 _INTERPRETED_SHAPES = ((3, 129), (2, 600))
 _INTERPRETED_HEADS = ((3, 129), (1, 260))
@@ -51,12 +51,8 @@ ordinary_rows = contents.ordinary_rows
 
 def call_on(subject: Subject, bits: Bits, layout: Layout = PACKED) -> Called:
     """Calls the variant on a matrix of bits, with uninitialised memory poisoned with NaN."""
-    with nan_filled():
-        return call(
-            subject.variant.function,
-            place(bits, subject.setting.fmt, layout, subject.device),
-            subject.setting.operation,
-        )
+    fmt = subject.setting.fmt
+    return on_host(call_placed(subject, place(bits, fmt, layout, subject.device)), fmt)
 
 
 def call_placed(subject: Subject, placed: Placed) -> Returned:
@@ -111,57 +107,49 @@ def wrong_values(
     return judge_call(subject.variant, bits, output, fmt, subject.device, of_cpu_library=of_library).violations
 
 
-def screened(subject: Subject, x: torch.Tensor, output: torch.Tensor, fmt: Format) -> torch.Tensor:
-    """Returns the rows that surely keep their bounds, bool [rows], where they lie."""
-    operation, masked = subject.setting.operation, subject.setting.declaration.fully_masked
-    with torch.no_grad():
-        return passing(x, output.detach().contiguous(), fmt, operation=operation, fully_masked=masked)
-
-
 _FEW_ELEMENTS = 1 << 20
 """Elements of rows that no screen passes, up to which the judge reads these rows alone."""
 _MANY_ELEMENTS = 1 << 20
 """Elements above which an output on a GPU is judged where it lies, by some eighty kernels of torch."""
 _MOST_NUMBERS = 2**21
 """Numbers of the outputs of heads of which a finding is told without a look at the others."""
+_SMALL_BYTES = 1 << 15
+"""Bytes of an output up to which the host looks at it.
 
-
-def right_where_it_lies(
-    subject: Subject, x: torch.Tensor, output: torch.Tensor, bits: Bits, found: Bits, call: Answered, fmt: Format
-) -> bool:
-    """True if the judge passes the rows that no screen passes, and these are few, such as those with a NaN."""
-    others = ~screened(subject, x, output, fmt).cpu().numpy()
-    count = np.count_nonzero(others)
-    if 2 * count >= len(bits) or len(bits) != len(found) or count * bits.shape[1] > _FEW_ELEMENTS:
-        return False
-    return not (count and wrong_values(subject, bits[others], found[others], call, fmt))
+That takes less time than many kernels on a device, each of which waits for its turn among other processes' kernels.
+"""
 
 
 def wrong_where_it_lies(
-    subject: Subject,
-    bits: Bits,
-    output: torch.Tensor,
-    call: Answered,
-    fmt: Format,
-    *,
-    x: torch.Tensor | None = None,
-    found: Bits | None = None,
+    subject: Subject, bits: Bits, output: torch.Tensor, call: Answered, fmt: Format, x: torch.Tensor | None = None
 ) -> tuple[Violation, ...]:
     """Returns the judge's violations for an output, [rows, numbers], of which the judge reads what no screen passes.
 
-    ``x`` is the input and ``found`` are the output's bits, where they are at hand.
+    ``x`` is the packed input, where it is at hand.
     """
+    setting = subject.setting
+    operation, masked = setting.operation, setting.declaration.fully_masked
+    # Of heads a GPU is quicker even with the smallest.
+    if max(bits.nbytes, output.nbytes) <= _SMALL_BYTES and not setting.has_heads:
+        x, output = to_tensor(bits, fmt, torch.device("cpu")), output.detach().cpu()
     x = to_tensor(bits, fmt, subject.device) if x is None else x
-    found = to_bits(output, fmt) if found is None else found
-    if right_where_it_lies(subject, x, output, bits, found, call, fmt):
+    with torch.no_grad():
+        passes = passing(x, output.detach().contiguous(), fmt, operation=operation, fully_masked=masked)
+    others = ~passes.cpu().numpy()
+    count = np.count_nonzero(others)
+    if not count:
+        return ()
+    found = to_bits(output, fmt)
+    is_of_few = 2 * count < len(bits) == len(found) and count * bits.shape[1] <= _FEW_ELEMENTS
+    if is_of_few and not wrong_values(subject, bits[others], found[others], call, fmt):
         return ()
     # A finding needs a few of many wrong heads, and each judgement of all of them may take a minute.
     few = max(1, _MOST_NUMBERS // max(1, found[:1].size))
-    if subject.setting.operation.parts is not None and len(bits) > few:
+    if operation.parts is not None and len(bits) > few:
         wrong = wrong_values(subject, bits[:few], found[:few], call, fmt)
         if wrong:
             return wrong
-    if subject.setting.on_gpu and bits.size > _MANY_ELEMENTS:
+    if setting.on_gpu and bits.size > _MANY_ELEMENTS:
         packed, answer = x.contiguous(), output.contiguous()
         return judge_in_place(subject.variant, packed, answer, fmt, of_cpu_library=call.of_cpu_library).violations
     return wrong_values(subject, bits, found, call, fmt)

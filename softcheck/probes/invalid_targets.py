@@ -13,11 +13,11 @@ from dataclasses import replace
 import numpy as np
 
 from oracles.formats import decode, format_of
-from softcheck.calling.call import Called
+from softcheck.calling.call import Called, on_host
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Setting, Subject, TrialTable
 from softcheck.probes.helpers import ordinary_rows, prefixed
-from softcheck.probes.memory.guard_bands import CANARIES, ORDINARY, call_in_bands, on_host
+from softcheck.probes.memory.guard_bands import CANARIES, ORDINARY, call_in_bands
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.same_bits import Repeated, unlike
 

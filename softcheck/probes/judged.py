@@ -1,205 +1,139 @@
-"""Calls together with the judgement of their outputs, which is made on the device as far as that is quicker."""
+"""Calls with the judgement of their outputs, and second runs that show why one is wrong.
 
-import ctypes
-from collections.abc import Callable, Sequence
+Memory was never written, or strides were ignored.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
+import msgspec
+import numpy as np
 import torch
 
-from oracles.formats import Bits, format_of
-from softcheck.calling.call import (
-    CallOutcome,
-    Launched,
-    Returned,
-    all_to_bits,
-    launch,
-    place,
-    raised,
-    synchronize,
-    to_tensor,
-)
-from softcheck.cases.case import PACKED
-from softcheck.contract import FindingKind, Violation
+from oracles.formats import Bits, Format, Values, bits_hex, decode, encode, format_of
+from softcheck.calling.call import Returned, call, place, to_bits
+from softcheck.cases.case import PACKED, Layout
+from softcheck.contract import VALUE_KINDS, FindingKind, Violation
+from softcheck.errors import UninterpretableError
+from softcheck.operations.operation import Operation
 from softcheck.probes.base import Subject
-from softcheck.probes.diagnose import Attempt, diagnose
-from softcheck.probes.helpers import screened, wrong_where_it_lies
-from softcheck.probes.poison import nan_filled
-from softcheck.probes.predicate import Shape
+from softcheck.probes.helpers import call_placed, named_operands, wrong_where_it_lies
+from softcheck.probes.poison import filled, nan_filled
 
-MOST = 32
-"""Most calls that are judged together: larger groups would save few waits."""
-
-ECHO_BYTES = 1 << 15
-"""Bytes of an output up to which it is copied to the host as a whole. Checking it there takes less time than many
-kernels on a device, each of which waits for its turn among other processes' kernels."""
-
-_FEW_COLUMNS = 64
-"""Columns at which an operation is asked for the numbers that it takes for each logit."""
-
-_GROUP_BYTES = 4 << 20
-"""Bytes of inputs after which a group is settled. Each input is kept three times: as placed, as a copy, and as
-output."""
+_SENTINEL = 0.34375
+"""A value that softmax may return but that no case's answer equals by design. It is exact in every format."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    shape: Shape
+def judged(subject: Subject, bits: Bits, function: Callable[[torch.Tensor], Any] | None = None) -> Returned:
+    """Calls the variant, or ``function`` in its place, on packed rows in NaN-poisoned memory, and judges its output."""
+    fmt, device, function = subject.setting.fmt, subject.device, function or subject.variant.function
+    placed = place(bits, fmt, PACKED, device)
+    returned = call_placed(subject.calling(function), placed)
+    if returned.output is None:
+        return returned
+    wrong = wrong_where_it_lies(subject, bits, returned.output, returned, fmt, placed.view)
+    if wrong:
+        operation, output = subject.setting.operation, to_bits(returned.output, fmt)
+        attempt = Attempt(function=function, operation=operation, bits=bits, fmt=fmt, device=device, output=output)
+        wrong = diagnose(attempt, wrong)
+    return replace(returned, violations=(*returned.violations, *wrong))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A judged call: the function, its input and output, and what is wrong of another output of the same input."""
+
+    function: Callable[[torch.Tensor], Any]
+    operation: Operation
     bits: Bits
-    launched: Launched
-    flags: torch.Tensor | None = None
-    """Bool [2] on the device of an answer: the input is unchanged; all rows surely keep their bounds, as far as it was looked at there."""
-
-
-class Calls:
-    """Calls in NaN-poisoned memory, made one after the other and judged in groups of up to ``most``.
-
-    Within a group nothing waits for the device. For a large output the device computes whether the input is unchanged, and whether
-    all rows pass the screen; small ones are copied to the host together when the whole group is done, and checked there.
-
-    A group of one is waited for before its output is looked at. Outputs of larger groups are copied on the caller's
-    stream right after the call, so that the next call may write to the same memory.
-    """
-
-    def __init__(
-        self, subject: Subject, function: Callable[[torch.Tensor], Any] | None = None, *, most: int = 1
-    ) -> None:
-        self._subject = subject
-        self._function = subject.variant.function if function is None else function
-        self._most = min(most, MOST)
-        of_heads = subject.setting.operation.per_logit(_FEW_COLUMNS) > 1
-        self._echo_bytes = 0 if subject.setting.on_gpu and of_heads else ECHO_BYTES
-        """Bytes up to which the host looks at an output, but where a GPU is quicker even with the smallest."""
-        self._arrived = _arrived(subject.device.type)
-        self._made: list[_Made] = []
-        self._crash: Violation | None = None
-        """Set once the device is lost, whichever call lost it."""
+    fmt: Format
+    layout: Layout = PACKED
+    device: torch.device
+    output: Bits
+    wrong: Callable[[Bits], tuple[Violation, ...]] = lambda _: ()
 
     @property
-    def is_full(self) -> bool:
-        """True if the calls made must be settled before another call."""
-        if not self._made:
-            return False
-        is_over = self._crash is not None or self._made[-1].launched.fatal
-        is_large = sum(made.bits.nbytes for made in self._made) >= _GROUP_BYTES
-        return is_over or is_large or len(self._made) == self._most
+    def output_format(self) -> Format:
+        """The format of the output."""
+        return format_of(self.output, self.fmt)
 
-    def make(self, bits: Bits, shape: Shape | None = None) -> None:
-        """Calls the variant on these packed rows; ``settle`` returns a shape, theirs by default, with the result."""
-        device = self._subject.device
+    def again(self, layout: Layout) -> Bits | None:
+        """Calls again on the same values in another layout, and returns the output or None."""
         try:
-            placed = place(bits, self._subject.setting.fmt, PACKED, device)
-            with nan_filled():
-                launched = launch(self._function, placed, self._subject.setting.operation, wait=self._most == 1)
-            made = _Made(shape or Shape(*bits.shape), bits, launched)
-            self._made.append(made)
-            if any(violation.kind is FindingKind.CRASH for violation in launched.broken):
-                self._crash = launched.broken[0]
-                return
-            if launched.output is not None:
-                flags = self._flags(launched, launched.output)
-                if self._most > 1:
-                    launched = replace(launched, output=launched.output.detach().clone())
-                self._made[-1] = replace(made, launched=launched, flags=flags)
-            if self._most > 1:
-                # Behind all work on the current stream, so that it is known which calls were done when the device was lost.
-                self._arrived[len(self._made) - 1].copy_(_mark(device), non_blocking=True)
-        except RuntimeError as error:
-            # The error of an earlier call shows at the next request to the device.
-            violation, is_lost = raised(error, device)
-            if not is_lost or not self._made:
-                raise
-            self._crash = violation
-
-    def _flags(self, launched: Launched, output: torch.Tensor) -> torch.Tensor:
-        """Returns the flags of an answer; the host looks at the rows of a small one."""
-        unchanged, placed = launched.unchanged(), launched.placed
-        if self._is_small(launched):
-            return torch.stack([unchanged, torch.zeros_like(unchanged)])
-        return torch.stack([unchanged, screened(self._subject, placed.view, output, placed.fmt).all()])
-
-    def _is_small(self, launched: Launched) -> bool:
-        output = launched.output
-        return output is not None and max(launched.placed.view.nbytes, output.nbytes) <= self._echo_bytes
-
-    def settle(self) -> list[tuple[Shape, Returned]]:
-        """Returns each call made since the last time, by shape and in order, with all promises that it breaks.
-
-        If the device is lost, the list ends with the call that lost it, and has none of the calls of its group whose outputs were
-        still to be judged.
-        """
-        made, self._made = self._made, []
-        crash, self._crash = self._crash, None
-        if made and crash is None:
-            try:
-                synchronize(self._subject.device)
-            except RuntimeError as error:
-                crash, is_lost = raised(error, self._subject.device)
-                if not is_lost:
-                    raise
-        arrived = self._arrived[: len(made)].flatten().tolist()
-        self._arrived.zero_()
-        if crash is None:
-            return self._settled(made)
-        # The first call of which nothing arrived lost the device, or the last one, by work on another stream.
-        place = arrived.index(0) if 0 in arrived else len(made) - 1
-        lost, unanswered = made[place], [one for one in made[:place] if one.launched.output is None]
-        before: list[tuple[Shape, Returned]] = [(one.shape, one.launched.outcome(None)) for one in unanswered]
-        return [*before, (lost.shape, CallOutcome(None, (crash, *lost.launched.changed), fatal=True))]
-
-    def _settled(self, made: Sequence[_Made]) -> list[tuple[Shape, Returned]]:
-        # A transfer waits for the device: those of all calls are made in one.
-        flags = [one.flags for one in made if one.flags is not None]
-        told = iter(torch.stack(flags).tolist() if flags else [])
-        looked_at = [(True, True) if one.flags is None else next(told) for one in made]
-        unread = [one.launched.output for one, (_, passes) in zip(made, looked_at, strict=True) if not passes]
-        read = iter(all_to_bits([output for output in unread if output is not None], self._subject.setting.fmt))
-        found = []
-        for one, (is_unchanged, passes) in zip(made, looked_at, strict=True):
-            outcome = one.launched.outcome(one.launched.output, unchanged=is_unchanged)
-            if not passes:
-                outcome = replace(outcome, violations=(*outcome.violations, *self._wrong(one, next(read))))
-            found.append((one.shape, outcome))
-        return found
-
-    def _wrong(self, made: _Made, found: Bits) -> tuple[Violation, ...]:
-        """Returns what the judge says of an output that was not passed on its device."""
-        subject, fmt, launched = self._subject, self._subject.setting.fmt, made.launched
-        x, output = launched.placed.view, launched.output
-        assert output is not None
-        if self._is_small(launched):
-            host = torch.device("cpu")
-            x, output = to_tensor(made.bits, fmt, host), to_tensor(found, format_of(found, fmt), host)
-        attempt = Attempt(
-            function=self._function,
-            operation=subject.setting.operation,
-            bits=made.bits,
-            fmt=fmt,
-            device=subject.device,
-            output=found,
-        )
-        return diagnose(attempt, wrong_where_it_lies(subject, made.bits, output, launched, fmt, x=x, found=found))
+            return call(self.function, place(self.bits, self.fmt, layout, self.device), self.operation).output
+        except UninterpretableError:
+            return None
 
 
-@cache
-def _arrived(device_type: str) -> torch.Tensor:
-    """Pinned memory for a mark of each call of a group, uint8 [MOST, 1], since copies to other memory are synchronous."""
-    found = torch.zeros(MOST, 1, dtype=torch.uint8, pin_memory=device_type == "cuda")
-    # It is never freed, not even at exit. When pinned memory is freed, torch asks the device whether its copies are done, and
-    # aborts the process if that device is lost.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(found))
-    return found
+def diagnose(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
+    """Attributes value violations to their cause, as far as second runs show it; others stay as they are."""
+    if any(v.kind in VALUE_KINDS for v in violations):
+        violations = _unwritten(attempt, violations)
+        violations = _layout_ignored(attempt, violations)
+    return violations
 
 
-@cache
-def _mark(device: torch.device) -> torch.Tensor:
-    return torch.ones(1, dtype=torch.uint8, device=device)
+def _unwritten(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
+    """Finds elements that hold one poison after one run and another poison after the next."""
+    fmt = attempt.output_format
+    poisoned = np.isnan(decode(attempt.output, fmt))
+    if not poisoned.any():
+        return violations
+    with filled(_SENTINEL):
+        second = attempt.again(attempt.layout)
+    if second is None:
+        return violations
+    unwritten = poisoned & (second == encode(np.array([_SENTINEL]), fmt)[0])
+    if not unwritten.any():
+        return violations
+    row, column = (int(i[0]) for i in np.nonzero(unwritten))
+    found = Violation(
+        FindingKind.UNWRITTEN_OUTPUT,
+        f"{int(unwritten.sum())} of {unwritten.size} output elements were never written (they hold whatever the memory "
+        f"held before), first at row {row}, column {column}; expected every element to be stored",
+        count=int(unwritten.sum()),
+        row=row,
+        column=column,
+        input_bits=bits_hex(attempt.bits[row, column], attempt.fmt) if attempt.operation.answers_elements else "",
+        output_bits=bits_hex(attempt.output[row, column], fmt),
+        around=next((v.around for v in violations if (v.row, v.column) == (row, column)), None),
+    )
+    unexplained = poisoned & ~unwritten & ~np.isnan(decode(attempt.bits, attempt.fmt)).any(axis=1, keepdims=True)
+    kept = violations if unexplained.any() else tuple(v for v in violations if v.kind is not FindingKind.NAN_MISMATCH)
+    return (found, *kept)
 
 
-def judged(subject: Subject, bits: Bits) -> Returned:
-    """Calls the variant on packed rows in NaN-poisoned memory, and judges its output."""
-    calls = Calls(subject)
-    calls.make(bits)
-    [(_, found)] = calls.settle()
-    return found
+def differ_grossly(strided: Values, packed: Values) -> bool:
+    """True if an element differs by more than an eighth of the larger value, or is NaN in one output only.
+
+    Such a difference means that other elements were read. A smaller difference is rounding: some kernels take another
+    path for other strides, and only their accuracy can be wrong.
+    """
+    largest = np.fmax(np.abs(strided), np.abs(packed))
+    # Tiny probabilities are subnormal in 16 bits, and differ by large fractions after rounding alone.
+    matters = largest > 1e-3 * np.nanmax(largest, initial=0.0)
+    with np.errstate(invalid="ignore"):
+        far = np.abs(strided - packed) > largest / 8
+    return bool(((far & matters) | (np.isnan(strided) != np.isnan(packed))).any())
+
+
+def _layout_ignored(attempt: Attempt, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
+    """Replaces the value violations that vanish on a contiguous copy of the same input by one ``wrong_layout``."""
+    columns = attempt.bits.shape[1]
+    if attempt.layout.is_contiguous(columns):
+        return violations
+    with nan_filled():
+        packed = attempt.again(PACKED)
+    if packed is None:
+        return violations
+    also_packed = {v.kind for v in attempt.wrong(packed)}
+    caused = [v for v in violations if v.kind in VALUE_KINDS and v.kind not in also_packed]
+    strided, other = (decode(output, attempt.output_format) for output in (attempt.output, packed))
+    if not caused or not differ_grossly(strided, other):
+        return violations
+    strides = attempt.layout.strides(columns)
+    names = named_operands(attempt.function, attempt.operation)
+    words = f"right on contiguous copies, wrong with strides {strides} and offset {attempt.layout.offset} of {names}"
+    found = msgspec.structs.replace(caused[0], kind=FindingKind.WRONG_LAYOUT)
+    return (found.told(words, layout="strided", operand=names), *(v for v in violations if v not in caused))

@@ -16,10 +16,11 @@ import torch
 
 from oracles.formats import Bits
 from softcheck.calling import launches
+from softcheck.calling.call import Returned
 from softcheck.contract import WRONG_KINDS, FindingKind, Violation
 from softcheck.errors import UninterpretableError
 from softcheck.probes.base import Subject
-from softcheck.probes.judged import MOST, Calls
+from softcheck.probes.judged import judged
 from softcheck.probes.outcome import Outcome
 from softcheck.probes.predicate import Shape
 
@@ -67,7 +68,7 @@ class Walk:
         setting = subject.setting
         self._setting, self._inputs, self._lines = setting, inputs, beside
         self._weight = weight
-        self._calls = Calls(subject, function, most=MOST if setting.on_gpu else 1)
+        self._subject, self._function = subject, function
         self._left: dict[Purse, float] = {"needed": math.inf, "first": first, "usual": budget, "beside": _BESIDE}
         self._per_row = 0.0
         """Programs that an interpreted call had for each of its rows: of the largest call so far."""
@@ -88,7 +89,6 @@ class Walk:
                 if stop.shape not in seen:
                     seen.add(stop.shape)
                     self._make(stop)
-            self._settle()
             self._look_beside()
         failing = {
             kind: tuple(sorted((shape.rows, shape.columns) for shape, kinds in self._tried.items() if kind in kinds))
@@ -125,14 +125,12 @@ class Walk:
             if self._fatal or self._left[purse] <= 0:
                 break
             self._left[purse] -= self._call(stop.shape, bits)
-            if self._calls.is_full:
-                self._settle()
 
     def _call(self, shape: Shape, bits: Bits) -> float:
         """Makes one call and returns what it has cost."""
         programs, kernels = launches.programs(), len(self._kernels)
         try:
-            self._calls.make(bits, shape)
+            self._keep(shape, judged(self._subject, bits, self._function))
         except UninterpretableError as error:
             self._skipped = str(error)
         programs = launches.programs() - programs
@@ -146,16 +144,15 @@ class Walk:
         of_elements = shape.elements * self._weight / (_ELEMENTS if setting.on_gpu else _ELEMENTS_INTERPRETED)
         return (shape.rows if setting.has_row_calls else 1) * setting.cost_of_call + programs + of_elements
 
-    def _settle(self) -> None:
-        for shape, judged in self._calls.settle():
-            self._fatal |= judged.fatal
-            kinds = self._tried.setdefault(shape, set())
-            for violation in judged.violations:
-                kinds.add(violation.kind)
-                known = self._first.get(violation.kind)
-                is_first = known is None or shape.elements < known[0].elements
-                one = violation if known is None else merged(known[1], violation, first=is_first)
-                self._first[violation.kind] = (shape if is_first or known is None else known[0], one)
+    def _keep(self, shape: Shape, returned: Returned) -> None:
+        self._fatal |= returned.fatal
+        kinds = self._tried.setdefault(shape, set())
+        for violation in returned.violations:
+            kinds.add(violation.kind)
+            known = self._first.get(violation.kind)
+            is_first = known is None or shape.elements < known[0].elements
+            one = violation if known is None else merged(known[1], violation, first=is_first)
+            self._first[violation.kind] = (shape if is_first or known is None else known[0], one)
 
     def _look_beside(self) -> None:
         """Tries the lines through the smallest wrong shape and the right one that is most like it."""
@@ -182,7 +179,6 @@ class Walk:
         """True for a shape that breaks a promise; None for one that was not tried."""
         if shape not in self._tried and not self._fatal:
             self._make(Stop(shape, "beside"))
-            self._settle()
         return bool(self._tried[shape] & WRONG_KINDS) if shape in self._tried else None
 
 

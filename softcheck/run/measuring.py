@@ -16,12 +16,11 @@ from softcheck.calling.call import (
     INTEGERS,
     TORCH_DTYPES,
     Called,
-    Launched,
     Placed,
+    Returned,
     call,
     call_on_device,
     is_out_of_memory,
-    launch,
     place,
     to_bits,
     to_tensor,
@@ -37,7 +36,7 @@ from softcheck.judge.judge import judge
 from softcheck.judge.measurement import Measurement, unmeasured
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import Operation
-from softcheck.probes.diagnose import Attempt, diagnose
+from softcheck.probes.judged import Attempt, diagnose
 from softcheck.probes.poison import nan_filled
 from softcheck.run.protocol import CompareOrders, OrdersCompared, Reply, RunDomain, Started, TryWidth, WidthTried
 from softcheck.toolchain.compile_seconds import METER
@@ -77,7 +76,7 @@ class Measuring:
         """Calls a variant on the case's rows ``bits``, of which ``exact`` holds the answers, and explains what is wrong.
 
         With ``peers``, the verdicts of usual rules are measured too. Raises TooLittleMemoryError if the input can't be placed on the
-        host, and torch.OutOfMemoryError and UninterpretableError as ``launch`` does.
+        host, and torch.OutOfMemoryError and UninterpretableError as ``call`` does.
         """
         fmt = case.format
         is_shared = self._device.type == "cuda"
@@ -222,26 +221,26 @@ def try_width(request: TryWidth, variant: LoadedVariant, device: torch.device) -
     columns = unsplit(variant.operation, request.columns)
     placed = place(np.zeros((_TRIED_ROWS, columns), dtype=fmt.storage), fmt, PACKED, device)
 
-    def call() -> tuple[Launched | None, float]:
+    def call() -> tuple[Returned | None, float]:
         begun = time.perf_counter()
         try:
-            launched = launch(variant.function, placed, variant.operation, wait=True)
+            returned = call_on_device(variant.function, placed, variant.operation)
         except UninterpretableError:
-            launched = None
-        return launched, time.perf_counter() - begun
+            returned = None
+        return returned, time.perf_counter() - begun
 
     METER.reset()
-    launched, first = call()
-    if launched is None or launched.output is None or launched.fatal:
-        yield WidthTried(seconds=None, fatal=launched is not None and launched.fatal)
+    returned, first = call()
+    if returned is None or returned.output is None or returned.fatal:
+        yield WidthTried(seconds=None, fatal=returned is not None and returned.fatal)
         return
     seconds: float | None
     if METER.kernels:
         seconds = None if METER.has_unknown else METER.seconds
     else:
-        launched, again = call()
+        returned, again = call()
         seconds = max(0.0, first - again)
-    yield WidthTried(seconds=seconds, of_compiler=METER.kernels > 0, fatal=launched is not None and launched.fatal)
+    yield WidthTried(seconds=seconds, of_compiler=METER.kernels > 0, fatal=returned is not None and returned.fatal)
 
 
 def compare_orders(request: CompareOrders, variant: LoadedVariant, device: torch.device) -> Iterator[Reply]:

@@ -8,7 +8,7 @@ import torch
 
 from oracles.formats import FORMATS, Bits, Format, Values, decode
 from softcheck.calling import launches
-from softcheck.calling.call import launch, place, to_bits
+from softcheck.calling.call import call_on_device, place, to_bits
 from softcheck.cases.case import Layout
 from softcheck.errors import NothingRunError, WithoutKernelError
 from softcheck.judge.judge import reference
@@ -36,7 +36,7 @@ def record(
 
     Triton must interpret kernels in this process. ``focus`` is a column whose lane each step shows. Raises NothingRunError if
     the operation takes a matrix for each row, if the call gives no output, launches no Triton kernel or none that reads one of the rows, and UninterpretableError as
-    ``calling.call.launch`` does.
+    ``calling.call.call`` does.
     """
     if variant.operation.parts is not None or variant.operation.matrix is not None:
         raise NothingRunError(
@@ -75,16 +75,16 @@ def _record(
     memory = Memory(placed.view, values, set(rows))
     before = launches.counted()
     with nan_filled(), recording(memory, rescales=rescales) as recorder:
-        launched = launch(variant.function, placed, variant.operation, wait=True)
-    if launched.output is None:
-        said = "; ".join(violation.message for violation in launched.broken)
+        returned = call_on_device(variant.function, placed, variant.operation)
+    if returned.output is None:
+        said = "; ".join(violation.message for violation in returned.violations)
         raise NothingRunError(f"{variant.name} gives no output to trace: {said}")
     if launches.counted() == before:
         raise WithoutKernelError(
             f"{variant.name} launches no Triton kernel on this input; a trace records Triton kernels, under Triton's "
             "interpreter: name a variant that launches one"
         )
-    operation, output = variant.operation, launched.output
+    operation, output = variant.operation, returned.output
     answer = reference(values, fmt, variant.declaration.fully_masked, operation)
     # An answer for a row may be of a wider format than the input.
     output_fmt = FORMATS[str(output.dtype).removeprefix("torch.")]

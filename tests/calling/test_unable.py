@@ -6,7 +6,7 @@ import torch
 import triton
 
 from oracles.formats import FLOAT32
-from softcheck.calling.call import launch, place
+from softcheck.calling.call import call, place
 from softcheck.calling.unable import limit_behind, uninterpretable
 from softcheck.cases.case import PACKED
 from softcheck.errors import NotCalledError, UninterpretableError
@@ -102,8 +102,8 @@ def test_a_call_that_shows_nothing_has_no_outcome():
         wrapped()
 
     with pytest.raises(UninterpretableError, match="inline assembly"):
-        launch(function, placed, wait=True)
-    assert launch(lambda _: not_implemented(), placed, wait=True).broken
+        call(function, placed)
+    assert call(lambda _: not_implemented(), placed).violations
 
 
 @pytest.mark.parametrize("error", [IndexError("no such operand"), MemoryError("no room")], ids=["own", "memory"])
@@ -115,8 +115,8 @@ def test_failure_to_make_operands_is_laid_to_nobody_but_missing_memory(error):
     function = loss.of(loss.operation.making(failing)).function
     placed = place(np.zeros((2, 3), dtype=np.uint32), FLOAT32, PACKED, torch.device("cpu"))
     if isinstance(error, MemoryError):
-        (violation,) = launch(function, placed, loss.operation, wait=True).broken
+        (violation,) = call(function, placed, loss.operation).violations
         assert violation.kind == "out_of_memory"
     else:
         with pytest.raises(NotCalledError, match="failed to make the operands of this call: IndexError: no such"):
-            launch(function, placed, loss.operation, wait=True)
+            call(function, placed, loss.operation)

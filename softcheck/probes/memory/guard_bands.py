@@ -17,13 +17,12 @@ import torch
 from oracles.formats import Bits, Format
 from softcheck.calling.call import (
     Called,
-    CallOutcome,
     Placed,
     Returned,
     call_on_device,
     is_out_of_memory,
+    on_host,
     place,
-    to_bits,
 )
 from softcheck.calling.operands import with_operands
 from softcheck.cases.case import Layout
@@ -183,12 +182,6 @@ def call_in_bands(
         function = with_operands(function, placed.view, lent.operands)
     with nan_filled(), handing_out(handed_out):
         return InBands(call_on_device(function, placed, operation), handed_out, lent)
-
-
-def on_host(returned: Returned, fmt: Format) -> Called:
-    """Returns what a call returned, with the bits of its output."""
-    output = None if returned.output is None else to_bits(returned.output, fmt)
-    return CallOutcome(output, returned.violations, returned.fatal, returned.of_cpu_library)
 
 
 class Hole:

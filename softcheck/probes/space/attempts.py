@@ -14,10 +14,10 @@ from softcheck.calling.operands import Inputs, given, inputs_of
 from softcheck.calling.state import preserved
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Subject
-from softcheck.probes.diagnose import differ_grossly
 from softcheck.probes.helpers import call_placed, wrong_values, wrong_where_it_lies
 from softcheck.probes.histories.modes import asks_for_gradient, with_gradient
 from softcheck.probes.histories.player import INFERENCE_TENSOR
+from softcheck.probes.judged import differ_grossly
 from softcheck.probes.operand_moves import TAKEN_ONCE
 from softcheck.probes.options import VALUES, with_zeros
 from softcheck.probes.space import axes as ax

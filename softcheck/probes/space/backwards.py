@@ -539,7 +539,7 @@ def raised_in_backward(subject: Subject, error: Exception) -> Attempted:
 
     A backward that says that there is none, by NotImplementedError or in torch's own words, is a note unless gradients are promised;
     so is one that torch.compile made, where it is to keep its graph.
-    Raises UninterpretableError and torch.OutOfMemoryError as ``launch`` does.
+    Raises UninterpretableError and torch.OutOfMemoryError as ``call`` does.
     """
     refuse_lack(error, subject.device)
     limit = limit_behind(error)
