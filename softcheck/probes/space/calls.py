@@ -135,7 +135,8 @@ class WayCalls:
             subject = replace(subject, setting=replace(subject.setting, dtype=way.get(ax.DTYPE)))
         if subject is not None and way.get(ax.SHARED_MASK) in OF_QUERIES:
             with suppress(UsageError):
-                subject = of_other_heads(subject, {"key_padding": 1.0})
+                masked = float(subject.variant.operation.parameters.get("masked", 0.0))
+                subject = of_other_heads(subject, {"masked": masked, "key_padding": 1.0})
         return subject
 
     def prepared(self, subject: Subject, way: Way, bits: Bits) -> Prepared:
