@@ -68,6 +68,8 @@ BUDGETS: Mapping[Effort, Budget] = {
 """Budgets by effort. A normal one has as many calls as every two values need, and for some of the threes."""
 _OF_PAIRS = 1.25
 """Calls for each pair of values of the two longest axes, so that all other pairs find a place in them."""
+_MORE = 1.5
+"""Times as many calls as these that a plan may have, where two values have not met."""
 _SOUGHT, _SOUGHT_NUMBERS = 0.5, 2_000_000
 """Ways in which conditions would come out together, as a share of those of the plan, and the first of their random numbers."""
 _HALVINGS = 8
@@ -158,7 +160,7 @@ class Meetings(Probe):
             names = {axis.name for axis in axes}
             fits = (way for way in space.always if names.issuperset(name for name, _ in way.values))
             always = [] if setting.quick else [*fits]
-            ways = [*always, *plan.ways(calls)]
+            ways = [*always, *plan.ways(calls, calls if is_slow else int(_MORE * calls))]
             left_out = plan.left_out()
             self._planned = key, ways, left_out and f"of {len(ways)} calls, {left_out}"
         return self._planned[1:]

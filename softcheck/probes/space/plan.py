@@ -18,8 +18,6 @@ _DRAWN = 32
 """Ways that are drawn for one of a plan: half as many make it longer by a tenth."""
 _PAIR, _OF_PAIRS = 8, 0.75
 """Weight of two values that meet, against that of three, and share of the ways that are drawn around two."""
-_MORE = 1.5
-"""Times as many ways as asked for that a plan may have, where two values have not met."""
 _TRIES = 40
 """Draws in a row without a new meeting after which a plan ends: what is left are meetings that are excluded."""
 
@@ -62,14 +60,32 @@ class Plan:
         self._is_new = np.ones(int(self._firsts[-1]), dtype=np.bool_)
         self._weights = np.array([_PAIR if len(group) < 3 else 1 for group in self._groups])
         self._pairs = int(sum(count for count, group in zip(counts, self._groups, strict=True) if len(group) < 3))
+        self._needed = self._companions()
         self._can_meet = np.array([not excluded(self._way(self._holding(n))) for n in range(self._pairs)], np.bool_)
+
+    def _companions(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """Returns another axis' value for each value that can't stand alone, as what lays a mask out needs a mask."""
+        values = [(place, value) for place, size in enumerate(self._sizes.tolist()) for value in range(1, size)]
+
+        def is_excluded(*held: tuple[int, int]) -> bool:
+            vector = np.zeros(len(self._axes), dtype=np.int64)
+            for place, value in held:
+                vector[place] = value
+            return self._excluded(self._way(vector))
+
+        found = {}
+        for each in (each for each in values if is_excluded(each)):
+            others = (other for other in values if other[0] != each[0] and not is_excluded(each, other))
+            if (other := next(others, None)) is not None:
+                found[each] = other
+        return found
 
     def left_out(self) -> str | None:
         """Says which meetings no way holds, the axes of most of them first; None if every one that can be called is held."""
         missing = []
         for number in np.flatnonzero(self._is_new).tolist():
             if not self._excluded(self._way(self._holding(number))):
-                group = self._put(number, np.zeros(len(self._axes), dtype=np.int64))
+                group = self._group(number)
                 missing.append([self._axes[place].name for place in group])
         if not missing:
             return None
@@ -86,16 +102,25 @@ class Plan:
         self._put(meeting, vector)
         return vector
 
-    def _put(self, meeting: int, vector: _Vector) -> tuple[int, ...]:
-        """Writes the values of one meeting into a way, and returns the places of its axes."""
-        number = int(np.searchsorted(self._firsts, meeting, side="right")) - 1
-        left = meeting - int(self._firsts[number])
-        for place in reversed(self._groups[number]):
-            left, vector[place] = divmod(left, int(self._sizes[place]))
-        return self._groups[number]
+    def _group(self, meeting: int) -> tuple[int, ...]:
+        """Returns the places of a meeting's axes."""
+        return self._groups[int(np.searchsorted(self._firsts, meeting, side="right")) - 1]
 
-    def ways(self, most: int) -> list[Way]:
-        """Returns so many ways, those with most new meetings first, and more only while two values have not met.
+    def _put(self, meeting: int, vector: _Vector) -> tuple[int, ...]:
+        """Writes the values of one meeting, and what these need beside them, into a way; returns the places of their axes."""
+        number = int(np.searchsorted(self._firsts, meeting, side="right")) - 1
+        left, places = meeting - int(self._firsts[number]), [*self._groups[number]]
+        for place in reversed(places):
+            left, vector[place] = divmod(left, int(self._sizes[place]))
+        for place in self._groups[number]:
+            other, value = self._needed.get((place, int(vector[place])), (place, 0))
+            if other not in places:
+                vector[other] = value
+                places.append(other)
+        return (*places,)
+
+    def ways(self, count: int, most: int | None = None) -> list[Way]:
+        """Returns so many ways, those with most new meetings first, and up to ``most`` while two values have not met.
 
         The plain way is the first.
         """
@@ -103,8 +128,8 @@ class Plan:
         self._meet(np.zeros(len(self._axes), dtype=np.int64))
         misses = 0
         while misses < _TRIES and self._is_new.any():
-            is_short = len(found) < _MORE * most and (self._is_new[: self._pairs] & self._can_meet).any()
-            if len(found) >= most and not is_short:
+            has_pairs = bool((self._is_new[: self._pairs] & self._can_meet).any())
+            if len(found) >= ((most or count) if has_pairs else count):
                 break
             drawn = self._drawn()
             ids = self._ids(drawn)
@@ -125,7 +150,7 @@ class Plan:
         """Draws ways, each of which holds a meeting that is new."""
         found: _Vector = (self._rng.random((_DRAWN, len(self._axes))) * self._sizes).astype(np.int64)
         # Two values meet before three do: most faults need no more.
-        pairs = np.flatnonzero(self._is_new[: self._pairs])
+        pairs = np.flatnonzero(self._is_new[: self._pairs] & self._can_meet)
         new = pairs if pairs.size and self._rng.random() < _OF_PAIRS else np.flatnonzero(self._is_new)
         sought = [
             self._put(meeting, vector)
@@ -155,19 +180,15 @@ class Plan:
         So does AETG (Cohen, Dalal, Fredman and Patton, 1997). Ties are broken by chance.
         """
         is_wanted = self._is_new[: self._pairs] & self._can_meet
-        places = range(len(self._axes))
-        tables = {
-            group: is_wanted[first : first + self._sizes[group[0]] * self._sizes[group[1]]].reshape(
-                self._sizes[group[0]], self._sizes[group[1]]
-            )
-            for group, first in zip(self._groups, self._firsts, strict=False)
-            if len(group) == 2
-        }
+        places, tables = range(len(self._axes)), dict[tuple[int, ...], NDArray[np.bool_]]()
+        for group, first in zip(self._groups, self._firsts.tolist(), strict=False):
+            shape = self._sizes[list(group)]
+            if len(group) == 2 and (table := is_wanted[first : first + shape.prod()].reshape(shape)).any():
+                tables |= {group: table, group[::-1]: table.T}
         for place in self._rng.permutation(len(places)).tolist():
             scores = self._rng.random((len(vectors), int(self._sizes[place])))
-            for other in (each for each in places if each != place and len(places) > 1):
-                table = tables[place, other] if place < other else tables[other, place].T
-                scores += table[:, vectors[:, other]].T * is_set[:, other, None]
+            for other in (each for each in places if (place, each) in tables):
+                scores += tables[place, other][:, vectors[:, other]].T * is_set[:, other, None]
             vectors[:, place] = np.where(is_set[:, place], vectors[:, place], scores.argmax(axis=1))
             is_set[:, place] = True
 
