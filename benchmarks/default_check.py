@@ -42,7 +42,7 @@ def run_cases(
 
     The order is a report's, or the given one. As in a report, rows wider than those that compile in time are left out.
     """
-    tasks = plan(cases, {spec: declaration}, dtypes).tasks
+    tasks, _ = plan(cases, {spec: declaration}, dtypes)
     if in_order:
         places = {case.id: place for place, case in enumerate(cases)}
         tasks = tuple(sorted(tasks, key=lambda task: places[task[0].id]))

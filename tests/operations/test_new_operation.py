@@ -35,7 +35,7 @@ def row_of(function, families=("normal", "padding", "special", "one-column", "em
     declaration = server._variant(name).declaration
     cases = tuple(case for family in families for case in cases_of(family, DTYPE))
     results, probed = [], []
-    for case, takers in plan(cases, {name: declaration}, [DTYPE]).tasks:
+    for case, takers in plan(cases, {name: declaration}, [DTYPE])[0]:
         replies = [r for taker in takers for r in server.answer(RunCase(case, taker, first_rows=4))]
         results += [CaseMeasurement(name, case, r.measurement, 0.0) for r in replies if isinstance(r, Measured)]
     for probe in probes:
@@ -78,7 +78,7 @@ def test_only_its_own_families_are_run():
     tasks = plan(
         cases_of("wide", DTYPE), {"a": Server(torch.device("cpu"))._variant(f"{KERNELS}:right").declaration}, [DTYPE]
     )
-    assert not any(takers for _, takers in tasks.tasks)
+    assert not any(takers for _, takers in tasks[0])
     assert "is not for log_softmax" in tasks.notes[0]
 
 
