@@ -242,3 +242,84 @@ def test_what_a_call_leaves_behind_is_found():
 
     found = conclusion("meetings", softmax).findings
     assert any(each.label == "plain" and "and right before it" in each.violation.message for each in found)
+
+
+UNSEEN = Path(__file__).parents[1] / "planted" / "unseen"
+WAYS = {
+    "softmax_outer_length_is_the_first_dimension_alone": "dims=4 over 2",
+    "softmax_workspace_filled_before_the_saved_answer_is_asked_for": "asked=with the forward made again",
+    "softmax_gradient_path_asks_the_logits_alone": "call=f(x; bias:bias),asked=by the bias",
+    "softmax_gradient_of_the_scale_scaled_in_wide_rows": "columns=1120,scale=3,asked=by the scale",
+    "log_softmax_tangent_summed_over_the_last_dimension": "dims=3 over 0,asked=in forward mode",
+    "softmax_scale_forgotten_beside_a_mask_in_wide_rows": "columns=1120,scale=3,call=f(x; mask:keep)",
+    "logsumexp_columns_beside_a_reduced_dimension_taken_for_packed": "dims=3 over 0,layout=padded by 3",
+    "softmax_given_output_written_in_the_order_of_moved_rows": "dims=2 over 0,out=packed",
+    "attention_keys_and_values_alone_have_the_default_scale": "scale=0.5,asked=by k and v alone",
+    "attention_mask_of_one_row_lost_behind_the_first_chunk": "columns=130,masked=1,shared mask=one for all queries",
+    "attention_values_loaded_as_wide_as_the_queries": "value_dim=80",
+}
+"""Wrong kernels by somebody who had not seen the checks, and the circumstances in which each is wrong."""
+RIGHT = {
+    "softmax_workspace_filled_once_the_saved_answer_is_at_hand": "asked=with the forward made again",
+    "softmax_bias_and_scale_learnt_beside_frozen_logits": "call=f(x; bias:bias),asked=by the bias",
+    "log_softmax_derivatives_both_ways_of_any_dimension_and_type": "dims=3 over 0,asked=of the gradient",
+    "logsumexp_columns_beside_a_reduced_dimension_from_its_end": "dims=3 over 0,layout=padded by 3",
+    "softmax_given_output_may_be_the_input_over_any_dimension": "dims=2 over 0,out=packed",
+}
+
+
+def attempt(path, way):
+    operation = next(
+        name for name in ("log_softmax", "logsumexp", "softmax", "attention") if path.stem.startswith(name)
+    )
+    said = "" if "@variant" in path.read_text() else f"@operation={operation}"
+    space = space_of(f"{path}:{operation}{said}")
+    return Attempts(space, 0).make(Way.parse(way, space.axes))
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_an_unseen_kernel_is_wrong_in_its_way(name):
+    assert attempt(UNSEEN / "bugs" / f"{name}.py", WAYS[name]).faults
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_an_unseen_kernel_that_is_right_stays_so_in_its_way(name):
+    assert not attempt(UNSEEN / "controls" / f"{name}.py", RIGHT[name]).faults
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_backward_of_no_rows_must_not_raise(wrong):
+    class Softmax(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = torch.softmax(x, -1)
+            ctx.save_for_backward(*([] if wrong and not x.numel() else [y]))
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            (y,) = ctx.saved_tensors
+            return y * (g - (y * g).sum(-1, keepdim=True))
+
+    assert bool(conclusion("empties", Softmax.apply).findings) == wrong
+
+
+def test_a_gradient_beyond_float16_may_be_infinite():
+    class LogSoftmax(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = torch.log_softmax(x.float(), -1)
+            ctx.save_for_backward(y)
+            return y.to(x.dtype)
+
+        @staticmethod
+        def backward(ctx, g):
+            (y,) = ctx.saved_tensors
+            return (g.float() - y.exp() * g.float().sum(-1, keepdim=True)).to(g.dtype)
+
+    @softcheck.variant(operation="log_softmax")
+    def log_softmax(x):
+        return LogSoftmax.apply(x)
+
+    way = "columns=4100,rows=17,contents=far apart,gradient=one number for each row"
+    assert made_in(log_softmax, "float16", (), way) == {}

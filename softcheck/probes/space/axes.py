@@ -610,7 +610,7 @@ class WaySpace:
             return (*og.ALWAYS_OF_HEADS, *og.alone(names), *shared, *og.ONE_TENSOR, *beside)
         beside += [og.AGAIN] if judged_by(operation).second is not None else []
         beside += [og.FORWARD_MODE] if self.source.mentions("jvp") else []
-        beside += [og.BY_BIAS] if "bias" in given else []
+        beside += [og.BY_BIAS] if "bias" in given or "bias" in self.calls else []
         beside += [og.BY_SCALE] if isinstance(function, Adapted) and "scale" in function.open_options else []
         return (*og.ALWAYS, *beside)
 

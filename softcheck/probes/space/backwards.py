@@ -334,7 +334,9 @@ class Backwards:
         """Compares the gradients by the input and by a scale that is a tensor: of f(s x), sum x dx is s ds."""
         subject, prepared, taking = made.subject, made.prepared, made.subject.variant.function
         assert isinstance(taking, Adapted)
-        name, x = taking.open_options["scale"], prepared.view(prepared.storage()).requires_grad_()
+        plain, x = self._calls.space.subject.variant.function, prepared.view(prepared.storage()).requires_grad_()
+        assert isinstance(plain, Adapted)
+        name = plain.open_options["scale"]
         usual = float(subject.variant.operation.parameters.get("scale", 1.0))
         scale = torch.tensor(usual, device=x.device, requires_grad=True)
         function = own.replaced(taking, lambda taken: own.with_values(taken, {name: scale}))

@@ -341,4 +341,4 @@ def _into(
         own.with_values(function, {name: whole[..., before:end]})(*given, **named)
         return whole[..., before:end]
 
-    return called
+    return own.signed_as(function, called)

@@ -47,6 +47,12 @@ def with_values(function: Function, values: Mapping[str, object]) -> Function:
         bound.arguments.update(values)
         return function(*bound.args, **bound.kwargs)
 
+    return signed_as(function, called)
+
+
+def signed_as(function: Function, called: Function) -> Function:
+    """Gives a call of a function that function's signature, by which others find its parameters."""
+    called.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return called
 
 
