@@ -131,11 +131,14 @@ def judged_operands(
 
 def judged_forward_mode(subject: Subject, bits: Bits, along: Bits, tangent: torch.Tensor) -> Violation | None:
     """Judges a derivative along a direction, each [rows, columns], by torch's in float64."""
-    fmt, rows = subject.setting.fmt, torch.arange(len(bits))
+    fmt, yardstick = subject.setting.fmt, subject.setting.operation.yardstick
     of_float64, change = (torch.from_numpy(decode(each, fmt)) for each in (bits, along))
     # A row's numbers depend on that row alone.
-    whole = torch.autograd.functional.jacobian(subject.setting.operation.yardstick, of_float64)  # type: ignore[no-untyped-call]
-    jacobian = whole[rows, :, rows]
+    of_rows = [
+        torch.autograd.functional.jacobian(yardstick, row[None], vectorize=True)[0, :, 0]  # type: ignore[no-untyped-call]
+        for row in of_float64
+    ]
+    jacobian = torch.stack(of_rows)
     exact = (jacobian @ change[..., None])[..., 0].numpy()
     size = (jacobian.abs() @ change.abs()[..., None])[..., 0].numpy()
     values = tangent.detach().to(torch.float64).cpu().reshape(exact.shape).numpy()

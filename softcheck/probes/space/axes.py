@@ -84,6 +84,8 @@ _MOST_OF_MEAN, _MOST_OF_MEAN_ON_GPU = 1100, 70_000
 _PLAIN_HEADS, _HEADS = 2, (1, 6)
 _WIDEST, _WIDEST_INTERPRETED = 2**16 + 1, 2**14 + 1
 _MOST_ELEMENTS, _MOST_ELEMENTS_OF_TORCH, _MOST_ELEMENTS_INTERPRETED = 2**21, 2**17, 2**16
+_MOST_DERIVATIVES = 2**26
+"""Derivatives of answers that a forward-mode derivative is compared with, half a GiB of them."""
 _MOST_ROWS, _MOST_ROWS_INTERPRETED = 2051, 70
 _TALL_ON_GPU, _TALL, _TALL_INTERPRETED = 4099, 1027, 259
 _MOST_OWN, _MOST_OWN_QUERIES = 6, 4
@@ -413,6 +415,7 @@ class WaySpace:
             or (dims == 1 and not {ROWS, OTHERS, LAYOUT, VMAP}.isdisjoint(given))
             or (self.is_moved(way) and not {OFFSET, OUT, DTYPE}.isdisjoint(given))
             or (DTYPE in given and not {OUT, GRADIENT, ASKED}.isdisjoint(given))
+            or (asked == og.FORWARD_MODE and self._derivatives(way) > _MOST_DERIVATIVES)
             or (VMAP in given and not {LAYOUT, OFFSET, OUT, GRADIENT, ASKED, SETTINGS}.isdisjoint(given))
             or (SHARED_MASK in given and not self._has_shared(given))
             # One operand's own layout leaves the others packed: matrices that are all operands have no layout of the input then.
@@ -469,6 +472,10 @@ class WaySpace:
                 found |= {**BESIDE.get(known, {}), known: value}
         own_mask = self.subject.setting.operation.parameters.get("causal")
         return found | ({"causal": own_mask} if own_mask and "causal" in found else {})
+
+    def _derivatives(self, way: Way) -> int:
+        """Derivatives of each number of a row's answer by each of the row's, in all rows."""
+        return math.prod(self.leading_of(way)[0]) * self.columns_of(way) ** 2
 
     def _is_large(self, way: Way) -> bool:
         # A plan asks for the same sizes over and over.
