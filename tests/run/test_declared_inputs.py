@@ -36,6 +36,6 @@ def test_probes_of_what_is_not_declared_make_no_trial(backend):
     assert addresses.PROBE.trials(setting(Declaration(), backend))
     assert not addresses.PROBE.trials(setting(BELOW, backend))
     trials = registry.load("grid_limits").trials(setting(EMPTY_FREE, backend))
-    rows = [shape.rows for trial in trials for shape in trial.parameters.shapes]
+    rows = [stop.shape.rows for trial in trials for stop in trial.parameters]
     assert rows
     assert 0 not in rows
