@@ -13,7 +13,7 @@ from oracles.arrays import Array, largest, module_of
 from oracles.attention import Heads
 from oracles.formats import FLOAT32, FLOAT64, Format, Values
 from oracles.reference import no_nan
-from softcheck.numbers.expression import Number, Positive, error_of_rounding
+from softcheck.numbers.expression import Number, Positive
 from softcheck.numbers.products import BY_THE_WAY, capped, dot, of_products, summed, times, transposed
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.bounds import EXACT, SECOND_ORDER, Model, depth, half_ulp, model
@@ -102,11 +102,14 @@ def _of_sums(keys: int, model: Model) -> tuple[float, float]:
 
 
 def _stored(x: Number, fmt: Format, flushed: float = 0.0) -> Number:
-    """Rounds factors to the 16 bits that tensor cores ask for; smaller ones than ``flushed`` may be lost."""
-    size = abs(x.value) + x.error
-    lost: Array = module_of(size).clip(size, None, flushed)
+    """Rounds factors to the 16 bits that tensor cores ask for; smaller ones than ``flushed`` may be lost.
+
+    A weight is rounded before it is divided by the sum, so that its error is relative, whatever its place between powers of two.
+    """
+    size, xp = abs(x.value) + x.error, module_of(x.value)
+    lost: Array = xp.clip(size, None, flushed)
     if fmt.width == 16:
-        lost = lost + error_of_rounding(size, fmt)
+        lost = lost + xp.minimum(size, xp.clip(size * fmt.unit_roundoff, fmt.least_subnormal / 2, None))
     return Number(x.value, x.model, x.error + lost)
 
 
