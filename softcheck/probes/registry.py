@@ -89,9 +89,7 @@ SLICES: dict[str, Slice] = {
         ("layout", "offset"),
     ),
     "shared_masks": Slice(
-        "one mask for several rows, heads or batches",
-        ("shared mask",),
-        ("columns", "dims", "call", "masked", "biased"),
+        "one mask for several rows, heads or batches", ("shared mask",), ("dims", "call", "masked", "biased")
     ),
     "first_rows": Slice(
         "rows beside a first and last row of zeros, sorted numbers or probabilities, by which a wrapper may choose its path",

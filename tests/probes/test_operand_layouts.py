@@ -6,7 +6,7 @@ from probe_helpers import kinds, made_in
 
 from softcheck.probes import registry
 from softcheck.probes.base import Setting, Subject
-from softcheck.probes.operand_moves import HEADS, MASKS, OF_ALL_HEADS, SHARED, moved, moves_of
+from softcheck.probes.operand_moves import HEADS, MASKS, OF_ALL_HEADS, OF_QUERIES, SHARED, moved, moves_of
 from softcheck.variants.registry import load
 
 SDPA = "torch.nn.functional.scaled_dot_product_attention"
@@ -38,7 +38,8 @@ def of_attention(tmp_path, source, probe="operand_layouts", **parameters):
 
 def shared(tmp_path, text, function, *beside):
     """Returns the kinds of what is wrong with one mask for several rows, by the way that it is passed."""
-    ways = [",".join([*beside, f"values=1,shared mask={words}"]) for words in SHARED]
+    taken = [words for words in SHARED if function == "attention" or words != OF_QUERIES[0]]
+    ways = [",".join([*beside, f"values=1,shared mask={words}"]) for words in taken]
     made = made_in(subject_of(tmp_path, text, function), "float32", (), *ways)
     kinds_of = {way.partition("shared mask=")[2]: {str(each.kind) for each in found} for way, found in made.items()}
     return {words: found for words, found in kinds_of.items() if found != {"raised"}}
@@ -154,7 +155,8 @@ def test_a_mask_expanded_to_heads_is_one_for_each_batch(tmp_path):
         attn_mask = attn_mask[0, 0]
     return {SDPA}(q, k, v, attn_mask)
 """
-    assert set(shared_of_attention(tmp_path, source, masked=1)) == {f"{OF_ALL_HEADS} expanded"}
+    found = set(shared_of_attention(tmp_path, source, masked=1))
+    assert found == {f"{OF_ALL_HEADS} expanded", f"{OF_ALL_HEADS} and its queries expanded"}
 
 
 def test_a_padding_mask_expanded_to_heads_and_queries_keeps_its_strides(tmp_path):

@@ -318,7 +318,7 @@ class WaySpace:
     @property
     def _shared(self) -> tuple[str, ...]:
         """Ways to pass one mask for several rows; of softmax's masks all rows are queries."""
-        return tuple(words for words in SHARED if self._has_heads or words not in OF_QUERIES)
+        return tuple(words for words in SHARED if self._has_heads or words != OF_QUERIES[0])
 
     def launch_parameter(self, axis: str) -> str | None:
         """The function's parameter for one of the axes of how kernels are launched."""
