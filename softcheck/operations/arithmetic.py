@@ -95,4 +95,4 @@ def _log_error(relative: float) -> float:
 
 
 IN_FLOAT64 = model(Arithmetic(exp="libdevice"), FLOAT64)
-"""What numpy's float64 may err by: exponentials by 5 units at most (oracles/float64.py), and sums by less than those of a warp."""
+"""Errors of numpy's float64: exponentials by 5 units at most (oracles/float64.py), and sums by less than those of a warp."""

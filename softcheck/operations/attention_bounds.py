@@ -47,7 +47,7 @@ def scores(heads: Heads, model: Model) -> Number:
 
 
 def _subtracted(x: Number, heads: Heads) -> Number:
-    """What kernels subtract from all exponents, [heads, queries, 1]: a sink far above all scores, or the largest score.
+    """Numbers that kernels subtract from all exponents, [heads, queries, 1]: a sink far above all scores, or the largest score.
 
     Errors of scores may make another one the largest. Where a query sees nothing it is the sink, or 0 without one.
     """
@@ -150,7 +150,7 @@ def logsumexp(heads: Heads, model: Model) -> Number:
 
 
 def beyond_values(heads: Heads, size: Array, model: Model, fmt: Format) -> Array:
-    """How far rounding may carry answers beyond the values, of at most a ``size``, that queries see; of its shape.
+    """Distance by which rounding may carry answers beyond the values, of at most a ``size``, that queries see; of its shape.
 
     The weights' own errors are the same in numerator and denominator, but for the rounding of a log-sum-exp that all
     weights are taken from.

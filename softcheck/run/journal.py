@@ -157,13 +157,13 @@ class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     softcheck: str
     ready: Ready
     asked: dict[str, Any]
-    """What the run's figures depend on: its options and a digest of its cases, or the domain that it judges."""
+    """Grounds of the run's figures: its options and a digest of its cases, or the domain that it judges."""
     sources: dict[str, str]
     """Digests of softcheck's code and of the variants'."""
     settings: dict[str, Any] = {}
     """Options as the user gave them, so that ``--resume`` alone repeats them."""
     fact: Recognised | None = None
-    """What trials have shown of the call, where the run is of one variant: the run that goes on judges the same call."""
+    """The call as trials have shown it, where the run is of one variant: the run that goes on judges the same call."""
 
 
 def refusal(found: RunHeader, now: RunHeader) -> str | None:
