@@ -9,13 +9,11 @@ from collections.abc import Iterator
 
 import torch
 
-from softcheck.calling import activity
 from softcheck.calling.call import TORCH_DTYPES, Placed
-from softcheck.calling.state import preserved
 from softcheck.probes.base import Setting, Subject, TrialTable
 from softcheck.probes.helpers import call_placed, prefixed
 from softcheck.probes.outcome import Outcome
-from softcheck.probes.space.backwards import raised_in_backward
+from softcheck.probes.space.backwards import ask_gradients
 
 _ROWS, _COLUMNS = 6, 8
 """Shape of the larger matrix that slices are taken from. It holds NaN, before and after the call."""
@@ -57,11 +55,11 @@ def _called(subject: Subject, label: str) -> Iterator[Outcome]:
     output = call_placed(subject, placed).output
     if output is None or not output.requires_grad:
         return
-    try:
-        with preserved(), activity.calling():
-            torch.autograd.grad(output, x, torch.zeros_like(output), allow_unused=True)
-    except Exception as error:  # noqa: BLE001 - a backward that raises is a finding
-        raised = raised_in_backward(subject, error)
+
+    def ask() -> None:
+        torch.autograd.grad(output, x, torch.zeros_like(output), allow_unused=True)
+
+    if (raised := ask_gradients(subject, ask, is_promised=True)) is not None:
         yield Outcome(violations=prefixed(raised.faults, label), fatal=raised.fatal)
 
 

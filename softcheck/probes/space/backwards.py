@@ -137,7 +137,7 @@ class Backwards:
             **dict.fromkeys(og.ONE_TENSOR, self._of_one_tensor),
         }
         if self._asked in special:
-            return self._of(first.subject, partial(special[self._asked], first), is_promised=False) or Attempted()
+            return ask_gradients(first.subject, partial(special[self._asked], first), is_promised=False) or Attempted()
         grads = [self._output_gradient(made, number) for number, made in enumerate(forwards)]
         if self._asked in {og.INPUT_OVERWRITTEN, og.ANSWER_OVERWRITTEN}:
             with torch.no_grad():
@@ -173,7 +173,7 @@ class Backwards:
         called = in_mode(called, IN_THREAD) if self._asked == og.THREAD else called
         found: list[torch.Tensor | None] = []
         is_promised = not is_again and self._asked not in og.MAY_REFUSE
-        refused = self._of(subject, lambda: found.extend(called(grad)), is_promised=is_promised)
+        refused = ask_gradients(subject, lambda: found.extend(called(grad)), is_promised=is_promised)
         if refused is not None:
             return refused
         gradients = {name: each.detach() for name, each in zip(leaves, found, strict=True) if each is not None}
@@ -229,17 +229,6 @@ class Backwards:
         values = og.VALUES[asked](values) if asked in og.VALUES else values
         grad = prepared.like(values, output)
         return og.LAYOUTS[asked](grad, prepared.place) if asked in og.LAYOUTS else grad
-
-    def _of(self, subject: Subject, ask: Callable[[], Attempted | None], *, is_promised: bool) -> Attempted | None:
-        """Asks for gradients; what raises is a finding where that is promised. Returns None where nothing is wrong."""
-        try:
-            with preserved(), nan_filled(), activity.calling():
-                found = ask()
-                synchronize(subject.device)
-        except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
-            refused = raised_in_backward(subject, error)
-            return refused if is_promised else Attempted(fatal=refused.fatal)
-        return found
 
     def _again(self, made: Made) -> Attempted | None:
         """Differentiates sum w dx by x, dx the gradient for g, w fixed. A backward that refuses it, or leaves no graph, passes.
@@ -389,6 +378,18 @@ class Backwards:
         """Returns an output gradient for a part of what a function returns."""
         generator = torch.Generator().manual_seed(self._calls.seed(self._way, "part"))
         return torch.randn(part.shape, generator=generator).to(part)
+
+
+def ask_gradients(subject: Subject, ask: Callable[[], Attempted | None], *, is_promised: bool) -> Attempted | None:
+    """Asks for gradients; what raises is a finding where that is promised. Returns None where nothing is wrong."""
+    try:
+        with preserved(), nan_filled(), activity.calling():
+            found = ask()
+            synchronize(subject.device)
+    except Exception as error:  # noqa: BLE001 - a backward that raises is not silently wrong
+        refused = raised_in_backward(subject, error)
+        return refused if is_promised else Attempted(fatal=refused.fatal)
+    return found
 
 
 _MISSING = (
