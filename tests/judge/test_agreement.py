@@ -29,14 +29,14 @@ def test_the_same_figures_agree(measured):
 
 @pytest.mark.parametrize(
     ("ours", "agree"),
-    [(1 + 0.9e-6, True), (1 + 1.1e-6, False), (math.nan, False), (math.inf, False)],
+    [(1 + 1.9e-6, True), (1 + 2.1e-6, False), (math.nan, False), (math.inf, False)],
 )
-def test_sums_of_errors_agree_to_a_millionth(measured, ours, agree):
+def test_sums_of_errors_agree_to_two_millionths(measured, ours, agree):
     theirs = changed(measured, elements=1, histogram={326: 1}, ulp_sum=1.0)
     assert (disagreements(changed(theirs, ulp_sum=ours), theirs) == []) == agree
 
 
-@pytest.mark.parametrize(("each", "agree"), [(2.0**-22.1, True), (2.0**-21, False)])
+@pytest.mark.parametrize(("each", "agree"), [(2.0**-20.1, True), (2.0**-19, False)])
 def test_errors_that_no_scan_can_see_are_none(measured, each, agree):
     exact = changed(measured, elements=10**6, histogram={0: 10**6}, ulp_sum=0.0)
     assert (disagreements(changed(exact, ulp_sum=each * 10**6), exact) == []) == agree

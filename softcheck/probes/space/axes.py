@@ -24,6 +24,7 @@ from softcheck.probes.same_bits import Repeated
 from softcheck.probes.shape_plan import ROW_COUNTS, interleaved
 from softcheck.probes.space import contents, own, strides
 from softcheck.probes.space import output_gradients as og
+from softcheck.probes.space import way as way_of
 from softcheck.probes.space.way import DECLARED, Way, WayAxis, named, names_of
 from softcheck.probes.tuning import in_configuration
 from softcheck.variants.adapt import Adapted, operands_of
@@ -411,6 +412,12 @@ class WaySpace:
             or (is_tall and given != {ROWS: given[ROWS], GRADIENT: og.VARYING})
             or not strides.fits(layout, dims)
             or (not {OTHERS, SHARED_MASK}.isdisjoint(given) and self.rows_of(way) == 1)
+            # A single row without numbers hides what else would be wrong: it meets nothing.
+            or (
+                given.get(CONTENTS) in contents.WITHOUT_NUMBERS
+                and 1 in (dims, self.rows_of(way))
+                and not given.keys() <= {CONTENTS, ROWS, DIMS, way_of.VALUES}
+            )
             # One row has no other rows.
             or (dims == 1 and not {ROWS, OTHERS, LAYOUT, VMAP}.isdisjoint(given))
             or (self.is_moved(way) and not {OFFSET, OUT, DTYPE}.isdisjoint(given))

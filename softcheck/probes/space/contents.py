@@ -112,6 +112,9 @@ FILLS: Mapping[str, Fill] = {
 }
 """Contents by name. Those of any number of a source, and adversarial rows, are beside these."""
 
+WITHOUT_NUMBERS = ("hidden rows", "NaN", "+inf")
+"""Contents whose first row has an answer without numbers: alone it shows nothing else that is wrong."""
+
 LIKE: Mapping[str, Callable[[Values], Values]] = {
     "zeros": np.zeros_like,
     "one number": lambda row: np.full_like(row, 1.5),
