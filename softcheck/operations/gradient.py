@@ -76,6 +76,8 @@ class Gradient:
     second: "Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor] | None"
     """Returns the size of the terms of a second derivative, for p, output gradients, and weights of the gradient; None if these
     are not looked at."""
+    probabilities: "Callable[[torch.Tensor], torch.Tensor]" = lambda x: x.softmax(dim=1)
+    """Returns p for logits as they are given, [rows, columns]."""
 
 
 def gradient_errors(

@@ -197,7 +197,7 @@ def with_scaled_logits(arithmetic: Arithmetic) -> Arithmetic:
 def chained(
     plain: Gradient, words: str, factor: float, errors: Callable[..., GradientErrors], *, second_too: bool
 ) -> Gradient:
-    """Returns the gradient by the chain rule with a constant ``factor``, which the weights of a second derivative may have too."""
+    """Returns the gradient by the chain rule with a constant ``factor``, which logits, and the weights of a second derivative, may have too."""
     second = plain.second
     of_weights = factor if second_too else 1.0
     return Gradient(
@@ -205,6 +205,7 @@ def chained(
         scale=words.format(plain.scale),
         size=lambda p, g: plain.size(p, g * factor),
         second=None if second is None else lambda p, g, w: second(p, g * factor, w * of_weights),
+        probabilities=lambda x: plain.probabilities(x * of_weights),
     )
 
 
@@ -252,8 +253,9 @@ def capped(inner: Operation, softcap: float, scale: float) -> Operation:
         return inner
     of = _Capped(inner, softcap, scale)
     if (gradient := inner.gradient) is not None:
-        words = f"{gradient.scale} of capped logits"
+        plain, words = gradient.probabilities, f"{gradient.scale} of capped logits"
         gradient = replace(gradient, errors=of.gradient_errors, scale=words, second=None)
+        gradient = replace(gradient, probabilities=lambda x: plain(capped_values(x * scale, softcap) / scale))
     return of.operation({"softcap": softcap}, undefined=of.overflows, gradient=gradient)
 
 

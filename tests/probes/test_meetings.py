@@ -223,7 +223,17 @@ def softmax(x):
     attempts = Attempts(space, 0)
     assert attempts.make(way).violations
     assert not any(attempts.make(way.without(axis)).violations for axis, _ in way.values)
-    assert any(each.holds(way) for each in Plan(space.axes, space.excluded, [1]).ways(320))
+    planned = [axis for axis in space.axes if axis.is_planned]
+    assert any(each.holds(way) for each in Plan(planned, space.excluded, [1]).ways(320, 480))
+
+
+def test_second_derivatives_are_sized_by_probabilities_of_scaled_logits(tmp_path):
+    """With a scale of 0.1 these are far from those of the logits."""
+    file = tmp_path / "kernel.py"
+    file.write_text("import torch\n\n\ndef softmax(x, scale=1.0):\n    return torch.softmax(x * scale, -1)\n")
+    space = space_of(f"{file}:softmax")
+    ways = [Way.parse(f"rows=433,scale=0.1,asked=of the gradient,values={n}", space.axes) for n in range(5)]
+    assert not any(Attempts(space, 0).make(way).fails for way in ways)
 
 
 @pytest.mark.parametrize(
