@@ -386,7 +386,7 @@ class WaySpace:
 
     def excluded(self, way: Way) -> bool:
         """True if the values of a way can't stand together, or make too large a call."""
-        given, known = dict(way.values), self.subject.setting.operation.parameters
+        given, known = dict(way.values), self._known
         dims, _ = _dims_of(given.get(DIMS, "2"))
         mode, layout, asked = given.get(MODE, ""), given.get(LAYOUT, strides.PACKED), given.get(ASKED, og.ONCE)
         gradient = bool(given.keys() & {GRADIENT, ASKED})
@@ -510,6 +510,10 @@ class WaySpace:
     @cached_property
     def _parameters(self) -> Mapping[str, inspect.Parameter]:
         return parameters_of(own.own_function(self.subject.variant.function))
+
+    @cached_property
+    def _known(self) -> Mapping[str, Parameter]:
+        return self.subject.setting.operation.parameters
 
     @property
     def _is_strided(self) -> bool:

@@ -302,68 +302,66 @@ class Backwards:
 
     def _by_bias_alone(self, made: Made, due: torch.Tensor) -> Attempted | None:
         """Compares the gradient by the bias, where the input requires none, with that where it does."""
-        subject, prepared = made.subject, made.prepared
-        taking, x = subject.variant.function, prepared.view(prepared.storage())
+        taking, x = made.subject.variant.function, made.prepared.view(made.prepared.storage())
         assert isinstance(taking, Adapted)
         inputs, leaves = with_leaves(taking.inputs(x), ("bias",))
-        output = call_on_device(
-            taking.given(inputs), Placed(x, x.view(-1), subject.setting.fmt), subject.variant.operation
-        ).output
-        if output is None:
+        found = self._asked_anew(made, taking.given(inputs), x, [*leaves.values()])
+        if found is None:
             return None
-        if not output.requires_grad:
-            return lost(subject, "the bias, where the input requires none,", is_in_graph=True)
-        drawn = self._drawn(output)
-        found: Sequence[torch.Tensor | None] = torch.autograd.grad(output, [*leaves.values()], drawn, allow_unused=True)
-        if found[0] is None:
-            return lost(subject, "the bias, where the input requires none,", is_in_graph=True)
-        return _adds_up([due.double().flatten()], found[0].double().flatten(), "the gradient by the bias alone")
+        if not found:
+            return lost(made.subject, "the bias, where the input requires none,", is_in_graph=True)
+        return _adds_up([due.double().flatten()], found[0], "the gradient by the bias alone")
 
     def _by_scale(self, made: Made) -> Attempted | None:
         """Compares the gradients by the input and by a scale that is a tensor: of f(s x), sum x dx is s ds."""
-        subject, prepared, taking = made.subject, made.prepared, made.subject.variant.function
+        taking, plain = made.subject.variant.function, self._calls.space.subject.variant.function
         assert isinstance(taking, Adapted)
-        plain, x = self._calls.space.subject.variant.function, prepared.view(prepared.storage()).requires_grad_()
         assert isinstance(plain, Adapted)
-        name = plain.open_options["scale"]
-        usual = float(subject.variant.operation.parameters.get("scale", 1.0))
+        name, x = plain.open_options["scale"], made.prepared.view(made.prepared.storage()).requires_grad_()
+        usual = float(made.subject.variant.operation.parameters.get("scale", 1.0))
         scale = torch.tensor(usual, device=x.device, requires_grad=True)
         function = own.replaced(taking, lambda taken: own.with_values(taken, {name: scale}))
-        placed = Placed(x, x.detach().view(-1), subject.setting.fmt)
-        output = call_on_device(function, placed, subject.variant.operation).output
-        if output is None or not output.requires_grad:
-            return None
-        found: Sequence[torch.Tensor | None] = torch.autograd.grad(
-            output, [x, scale], self._drawn(output), allow_unused=True
-        )
-        by_x, by_scale = found
+        by_x, by_scale = self._asked_anew(made, function, x, [x, scale]) or (None, None)
         if by_x is None or by_scale is None:
             return None
-        terms = (x.detach().double() * by_x.double()).flatten()
+        terms = x.detach().double().flatten() * by_x
         parts = [terms.clamp(min=0).sum()[None], terms.clamp(max=0).sum()[None]]
-        return _adds_up(parts, usual * by_scale.double().flatten(), "the gradient by the scale, times the scale,")
+        return _adds_up(parts, usual * by_scale, "the gradient by the scale, times the scale,")
+
+    def _asked_anew(
+        self, made: Made, function: Callable[[torch.Tensor], Any], x: torch.Tensor, leaves: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor] | None:
+        """Returns the gradients of another call by tensors that it is given, in float64, one after the other.
+
+        None for a call without an answer; an empty list if a gradient does not reach all of them.
+        """
+        placed = Placed(x, x.detach().view(-1), made.subject.setting.fmt)
+        output = call_on_device(function, placed, made.subject.variant.operation).output
+        if output is None:
+            return None
+        if not output.requires_grad:
+            return []
+        found: Sequence[torch.Tensor | None] = torch.autograd.grad(
+            output, [*leaves], self._drawn(output), allow_unused=True
+        )
+        reached = [each.detach().double().flatten() for each in found if each is not None]
+        return reached if len(reached) == len(leaves) else []
 
     def _of_one_tensor(self, made: Made) -> Attempted | None:
         """Compares the gradient by a tensor that is several operands with the sum of those by copies of it."""
-        shared, subject, prepared = og.ONE_TENSOR[self._asked], made.subject, made.prepared
-        operation, taking = subject.variant.operation, subject.variant.function
+        shared, prepared, taking = og.ONE_TENSOR[self._asked], made.prepared, made.subject.variant.function
         assert isinstance(taking, Adapted)
 
-        def gradients(count: int) -> list[torch.Tensor]:
+        def gradients(count: int) -> list[torch.Tensor] | None:
             x = prepared.view(prepared.storage())
             inputs = taking.inputs(x)
             found = {n: each for n, each in inputs.calls[0].items() if without_layout(n) in shared}
             if len({each.shape for each in found.values()}) > 1:
-                return []
+                return None
             first = next(each for name, each in found.items() if without_layout(name) == "k").detach()
             leaves = [first.clone().requires_grad_() for _ in range(count)]
             own = {name: leaves[min(at, count - 1)] for at, name in enumerate(found)}
-            function = taking.given(inputs.changed(lambda _: own))
-            output = call_on_device(function, Placed(x, x.view(-1), subject.setting.fmt), operation).output
-            if output is None or not output.requires_grad:
-                return []
-            asked = torch.autograd.grad(output, leaves, self._drawn(output), allow_unused=True)
-            return [one.detach().double().flatten() for one in asked if one is not None]
+            return self._asked_anew(made, taking.given(inputs.changed(lambda _: own)), x, leaves)
 
         copies, one = gradients(len(shared)), gradients(1)
         words = f"where {', '.join(shared)} are one tensor: its gradient"

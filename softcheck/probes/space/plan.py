@@ -7,7 +7,6 @@ as calls are made.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,10 @@ Excluded = Callable[[Way], bool]
 """True for a way that can't be called."""
 
 _Vector = NDArray[np.int64]
+_Mask = NDArray[np.bool_]
+
+_BARRED = -1000.0
+"""Weight of two values that can't stand together, beyond all that meet for the first time."""
 
 
 class Plan:
@@ -51,21 +54,24 @@ class Plan:
         self._compilations = compilations
         self._combined: dict[bytes, _Vector] = {}
         self._rng = np.random.default_rng(seed)
-        self._sizes = np.array([len(axis.values) for axis in axes])
-        core = [place for place, axis in enumerate(axes) if axis.is_core]
-        self._groups: list[tuple[int, ...]] = [*combinations(range(len(axes)), min(2, len(axes)))]
-        self._groups += combinations(core, 3) if triples else ()
-        counts = [int(np.prod(self._sizes[list(group)])) for group in self._groups]
-        self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        self._is_new = np.ones(int(self._firsts[-1]), dtype=np.bool_)
-        self._weights = np.array([_PAIR if len(group) < 3 else 1 for group in self._groups])
-        self._pairs = int(sum(count for count, group in zip(counts, self._groups, strict=True) if len(group) < 3))
+        self._sizes = np.array([len(axis.values) for axis in axes], dtype=np.int64)
+        self._firsts = np.cumsum(self._sizes) - self._sizes
+        """Number of each axis' first value among the values of all."""
+        self._values = [(place, value) for place, size in enumerate(self._sizes.tolist()) for value in range(size)]
         self._needed = self._companions()
-        self._can_meet = np.array([not excluded(self._way(self._holding(n))) for n in range(self._pairs)], np.bool_)
+        self._pairs = self._of_pairs()
+        """Of two values 1 where they have not met, 0 where they have, and ``_BARRED`` where they can't; [values, values]."""
+        self._core = np.array([p for p, axis in enumerate(axes) if axis.is_core and triples], dtype=np.int64)
+        of_core = np.array([n for n, (place, _) in enumerate(self._values) if place in self._core], dtype=np.int64)
+        self._place_in_core = np.searchsorted(of_core, self._firsts)
+        self._of_core = of_core
+        is_first = np.triu(self._pairs[np.ix_(of_core, of_core)] > 0)
+        self._triples: _Mask = is_first[:, :, None] & is_first[:, None, :] & is_first[None, :, :]
+        """True of three values of core axes, in the order of their numbers, that have not met."""
 
     def _companions(self) -> dict[tuple[int, int], tuple[int, int]]:
         """Returns another axis' value for each value that can't stand alone, as what lays a mask out needs a mask."""
-        values = [(place, value) for place, size in enumerate(self._sizes.tolist()) for value in range(1, size)]
+        values = [(place, value) for place, value in self._values if value]
 
         def is_excluded(*held: tuple[int, int]) -> bool:
             vector = np.zeros(len(self._axes), dtype=np.int64)
@@ -80,44 +86,43 @@ class Plan:
                 found[each] = other
         return found
 
+    def _of_pairs(self) -> NDArray[np.float32]:
+        found = np.zeros((len(self._values),) * 2, dtype=np.float32)
+        for one, (place, _) in enumerate(self._values):
+            for other in range(int(self._firsts[place] + self._sizes[place]), len(self._values)):
+                is_barred = self._excluded(self._way(self._holding((one, other))))
+                found[one, other] = found[other, one] = _BARRED if is_barred else 1.0
+        return found
+
     def left_out(self) -> str | None:
         """Says which meetings no way holds, the axes of most of them first; None if every one that can be called is held."""
-        missing = []
-        for number in np.flatnonzero(self._is_new).tolist():
-            if not self._excluded(self._way(self._holding(number))):
-                group = self._group(number)
-                missing.append([self._axes[place].name for place in group])
+        triples = self._of_core[np.argwhere(self._triples)].tolist()
+        missing = [*np.argwhere(np.triu(self._pairs > 0)).tolist()]
+        missing += [each for each in triples if not self._excluded(self._way(self._holding(each)))]
         if not missing:
             return None
-        by_axis, by_size = Counter(name for names in missing for name in names), Counter(map(len, missing))
+        by_axis = Counter(self._axes[self._values[number][0]].name for numbers in missing for number in numbers)
+        by_size = Counter(map(len, missing))
         counts = " and ".join(
             f"{count:,} {'pairs' if size == 2 else 'triples'}" for size, count in sorted(by_size.items())
         )
         named = ", ".join(f"{name} ({count:,})" for name, count in by_axis.most_common(_NAMED))
         return f"{counts} of values are left out, most of {named}"
 
-    def _holding(self, meeting: int) -> _Vector:
+    def _holding(self, numbers: Sequence[int]) -> _Vector:
         """Returns the way of one meeting, with all other values as usual."""
         vector = np.zeros(len(self._axes), dtype=np.int64)
-        self._put(meeting, vector)
+        self._put(numbers, vector)
         return vector
 
-    def _group(self, meeting: int) -> tuple[int, ...]:
-        """Returns the places of a meeting's axes."""
-        return self._groups[int(np.searchsorted(self._firsts, meeting, side="right")) - 1]
-
-    def _put(self, meeting: int, vector: _Vector) -> tuple[int, ...]:
+    def _put(self, numbers: Sequence[int], vector: _Vector) -> list[int]:
         """Writes the values of one meeting, and what these need beside them, into a way; returns the places of their axes."""
-        number = int(np.searchsorted(self._firsts, meeting, side="right")) - 1
-        left, places = meeting - int(self._firsts[number]), [*self._groups[number]]
-        for place in reversed(places):
-            left, vector[place] = divmod(left, int(self._sizes[place]))
-        for place in self._groups[number]:
-            other, value = self._needed.get((place, int(vector[place])), (place, 0))
-            if other not in places:
-                vector[other] = value
-                places.append(other)
-        return (*places,)
+        held = dict(self._values[number] for number in numbers)
+        needed = (self._needed[each] for each in held.items() if each in self._needed)
+        held = {**dict(needed), **held}
+        for place, value in held.items():
+            vector[place] = value
+        return [*held]
 
     def ways(self, count: int, most: int | None = None) -> list[Way]:
         """Returns so many ways, those with most new meetings first, and up to ``most`` while two values have not met.
@@ -127,13 +132,12 @@ class Plan:
         found = [Way()]
         self._meet(np.zeros(len(self._axes), dtype=np.int64))
         misses = 0
-        while misses < _TRIES and self._is_new.any():
-            has_pairs = bool((self._is_new[: self._pairs] & self._can_meet).any())
-            if len(found) >= ((most or count) if has_pairs else count):
+        while misses < _TRIES:
+            pairs, triples = np.flatnonzero(self._pairs > 0), np.flatnonzero(self._triples)
+            if len(found) >= ((most or count) if pairs.size else count) or not pairs.size + triples.size:
                 break
-            drawn = self._drawn()
-            ids = self._ids(drawn)
-            gains = (self._is_new[ids] * self._weights).sum(axis=1)
+            drawn = self._drawn(pairs, triples)
+            gains = self._gains(drawn)
             if self._is_spent:
                 gains *= [self._combination(vector) in self._combined for vector in drawn]
             best = int(gains.argmax())
@@ -146,24 +150,23 @@ class Plan:
             found.append(Way((*way.values, (VALUES, str(len(found))))))
         return found
 
-    def _drawn(self) -> _Vector:
-        """Draws ways, each of which holds a meeting that is new."""
-        found: _Vector = (self._rng.random((_DRAWN, len(self._axes))) * self._sizes).astype(np.int64)
+    def _drawn(self, pairs: _Vector, triples: _Vector) -> _Vector:
+        """Draws ways, each of which holds one of these meetings, which are new."""
+        found = np.zeros((_DRAWN, len(self._axes)), dtype=np.int64)
         # Two values meet before three do: most faults need no more.
-        pairs = np.flatnonzero(self._is_new[: self._pairs] & self._can_meet)
-        new = pairs if pairs.size and self._rng.random() < _OF_PAIRS else np.flatnonzero(self._is_new)
-        sought = [
-            self._put(meeting, vector)
-            for meeting, vector in zip(self._rng.choice(new, _DRAWN).tolist(), found, strict=True)
-        ]
+        is_of_pairs = not triples.size or (pairs.size and self._rng.random() < _OF_PAIRS)
+        table, new = (self._pairs, pairs) if is_of_pairs else (self._triples, triples)
+        chosen = np.stack(np.unravel_index(self._rng.choice(new, _DRAWN), table.shape), axis=1)
+        chosen = chosen if is_of_pairs else self._of_core[chosen]
+        sought = [self._put(numbers, vector) for numbers, vector in zip(chosen.tolist(), found, strict=True)]
+        is_set = np.zeros(found.shape, dtype=np.bool_)
         if self._is_spent:
             combined = np.array(list(self._combined.values()))
             found[:, self._compiled] = combined[self._rng.integers(len(combined), size=_DRAWN)]
-        is_set = np.tile(self._compiled & self._is_spent, (_DRAWN, 1))
+            is_set[:, self._compiled] = True
         for row, group in zip(is_set, sought, strict=True):
-            row[[*group]] = True
-        if pairs.size:
-            self._fill(found, is_set)
+            row[group] = True
+        self._fill(found, is_set)
         for vector, group in zip(found, sought, strict=True):
             if not self._excluded(self._way(vector)):
                 continue
@@ -174,36 +177,42 @@ class Plan:
                     break
         return found
 
-    def _fill(self, vectors: _Vector, is_set: NDArray[np.bool_]) -> None:
+    def _fill(self, vectors: _Vector, is_set: _Mask) -> None:
         """Gives the axes that are not set, one after the other, the values that meet most of those set for the first time.
 
         So does AETG (Cohen, Dalal, Fredman and Patton, 1997). Ties are broken by chance.
         """
-        is_wanted = self._is_new[: self._pairs] & self._can_meet
-        places, tables = range(len(self._axes)), dict[tuple[int, ...], NDArray[np.bool_]]()
-        for group, first in zip(self._groups, self._firsts.tolist(), strict=False):
-            shape = self._sizes[list(group)]
-            if len(group) == 2 and (table := is_wanted[first : first + shape.prod()].reshape(shape)).any():
-                tables |= {group: table, group[::-1]: table.T}
-        for place in self._rng.permutation(len(places)).tolist():
-            scores = self._rng.random((len(vectors), int(self._sizes[place])))
-            for other in (each for each in places if (place, each) in tables):
-                scores += tables[place, other][:, vectors[:, other]].T * is_set[:, other, None]
+        rows = np.arange(len(vectors))
+        held = self._one_hot(vectors) * np.repeat(is_set, self._sizes, axis=1)
+        for place in self._rng.permutation(len(self._axes)).tolist():
+            first, size = int(self._firsts[place]), int(self._sizes[place])
+            scores = self._rng.random((len(vectors), size)) + held @ self._pairs[:, first : first + size]
             vectors[:, place] = np.where(is_set[:, place], vectors[:, place], scores.argmax(axis=1))
-            is_set[:, place] = True
+            held[rows, first + vectors[:, place]] = 1.0
 
-    def _ids(self, vectors: _Vector) -> _Vector:
-        """Returns the numbers of each way's meetings, [ways, groups]."""
-        ids = np.empty((len(vectors), len(self._groups)), dtype=np.int64)
-        for number, group in enumerate(self._groups):
-            found = np.zeros(len(vectors), dtype=np.int64)
-            for place in group:
-                found = found * self._sizes[place] + vectors[:, place]
-            ids[:, number] = found + self._firsts[number]
-        return ids
+    def _one_hot(self, vectors: _Vector) -> NDArray[np.float32]:
+        """Returns 1 for each value that a way has, [ways, values]."""
+        found = np.zeros((len(vectors), len(self._values)), dtype=np.float32)
+        np.put_along_axis(found, vectors + self._firsts, 1.0, axis=1)
+        return found
+
+    def _in_core(self, vectors: _Vector) -> _Vector:
+        """Returns the numbers of each way's values of core axes among the values of these, [ways, core axes]."""
+        found: _Vector = (vectors + self._place_in_core)[:, self._core]
+        return found
+
+    def _gains(self, vectors: _Vector) -> NDArray[np.float64]:
+        """Returns the weight of the meetings that each way is the first to hold, [ways]."""
+        held, core = self._one_hot(vectors), self._in_core(vectors)
+        of_pairs = (held @ (self._pairs > 0) * held).sum(axis=1) / 2
+        of_triples = self._triples[core[:, :, None, None], core[:, None, :, None], core[:, None, None, :]]
+        found: NDArray[np.float64] = _PAIR * of_pairs.astype(np.float64) + of_triples.sum(axis=(1, 2, 3))
+        return found
 
     def _meet(self, vector: _Vector) -> None:
-        self._is_new[self._ids(vector[None])[0]] = False
+        numbers, (core,) = vector + self._firsts, self._in_core(vector[None])
+        self._pairs[np.ix_(numbers, numbers)] = 0.0
+        self._triples[np.ix_(core, core, core)] = False
         self._combined.setdefault(self._combination(vector), vector[self._compiled])
 
     @property
