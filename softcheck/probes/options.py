@@ -32,6 +32,7 @@ VALUES: Mapping[str, tuple[Parameter, ...]] = {
     "label_smoothing": (0.1, 0.5),
     "weight": (1.0,),
     "z_loss": (1e-4, 0.5),
+    "base": (2.0,),
     "reduction": ("mean", "sum", "none"),
 }
 """Values of parameters of operations, the most ordinary one first; two scales are near each other, as a key of few digits has them."""
@@ -54,11 +55,12 @@ def has_one_meaning(subject: Subject, name: str) -> bool:
 
 
 def operand_calls(function: object) -> dict[str, str]:
-    """Calls with a mask, or another operand, of which one alone is right on a small trial, by the function's parameter."""
+    """Calls with a mask, or another operand, of which one alone is right on a small trial, and with other temperatures, by the function's parameter."""
     if not isinstance(function, Adapted):
         return {}
     calls = {name: [one.call for one in choices if one.call] for name, choices in function.untried.items()}
-    return {name: each[0] for name, each in calls.items() if len(each) == 1}
+    calls["temperatures"] = [function.with_temperatures]
+    return {name: each[0] for name, each in calls.items() if len(each) == 1 and each[0]}
 
 
 def giving(function: object, call: str, options: Iterable[str]) -> str:

@@ -74,7 +74,7 @@ SLICES: dict[str, Slice] = {
         "masks, scales, smoothing and other options that calls leave at their defaults",
         (
             *("call", "masked", "biased", "causal", "window", "groups", "sink", "scale", "temperature", "softcap"),
-            *("ignore_index", "label_smoothing", "weight", "z_loss", "reduction"),
+            *("ignore_index", "label_smoothing", "weight", "z_loss", "base", "reduction"),
         ),
         ("columns", "rows", "contents", "before"),
     ),

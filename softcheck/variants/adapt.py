@@ -180,8 +180,18 @@ class Adapted:
     @property
     def unjudged(self) -> list[str]:
         """Sentences on the members of what it returns, and the temperatures, that are not judged."""
-        temperatures = [] if self.is_given else _temperatures_of_one(self.call)
-        return [*_members_left_out(self._form, self.operation), *temperatures]
+        call = self.with_temperatures
+        told = [f"each row's temperature is 1 in its call; --call '{call}' judges 1 to 1/16 in turn"] if call else []
+        return [*_members_left_out(self._form, self.operation), *told]
+
+    @property
+    def with_temperatures(self) -> str:
+        """The call with temperatures of 1 to 1/16 in turn, where its own gives each row one of 1; else an empty text."""
+        if self.is_given or TEMPERATURES not in self.call:
+            return ""
+        other = "0.5 ** (torch.arange(rows, device=x.device) % 5)"
+        scaled = re.sub(r"\bx\b(?=[,)])", f"(x * ({other}).unsqueeze(1)).to(x.dtype)", self.call, count=1)
+        return scaled.replace(TEMPERATURES, other)
 
     @property
     def left_out(self) -> list[inspect.Parameter]:
@@ -356,17 +366,6 @@ def _members_left_out(form: Form, operation: Operation) -> list[str]:
     ]
     other = "a wrapper that returns such a member alone is judged by the --operation that it is the answer of"
     return [f"{found}; {'; '.join(options) or other}"]
-
-
-def _temperatures_of_one(call: str) -> list[str]:
-    """Returns a sentence on temperatures that are 1 for each row in a call, with a call that has others; none for another call."""
-    if TEMPERATURES not in call:
-        return []
-    other = "0.5 + torch.arange(rows, device=x.device) % 2 / 2"
-    scaled = re.sub(r"\bx\b(?=[,)])", f"(x * ({other})[:, None]).to(x.dtype)", call, count=1)
-    return [
-        f"each row's temperature is 1 in its call; --call '{scaled.replace(TEMPERATURES, other)}' judges 1/2 and 1 in turn"
-    ]
 
 
 def _picking(form: Form, place: str, operation: Operation) -> tuple[str, str] | None:

@@ -52,6 +52,7 @@ NAMES: dict[str, str] = {
     "z_loss": "the factor of the squared log-sum-exp in each loss",
     "window": "the keys that a query sees up to its own place",
     "softcap": "the number c of c tanh(x / c)",
+    "base": "the base of the answer's logarithms",
     "reduction": "'mean' or 'sum', over the rows of a matrix that is made of one row of the case",
     "scale": "the number that the declaration's parameters give",
     "temperature": "1 / scale",

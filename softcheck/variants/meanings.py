@@ -64,6 +64,7 @@ PARAMETERS = (
     Meaning("head", "head", _HEADS, 1.0, kind="operand"),
     Meaning("z_loss", "z_loss", _Z_LOSS, 1e-4),
     Meaning("softcap", "softcap", _SOFTCAP, 30.0),
+    Meaning("base", "base", "base log_base", 2.0, is_implied=False),
     Meaning("reduction", "reduction", "reduction", "mean", is_implied=False, kind="word"),
     Meaning("causal", "True", "causal is_causal", "top-left", is_implied=False, kind="flag"),
     Meaning("window", "window", "window window_size sliding_window", 7.0, is_implied=False, kind="integer"),

@@ -105,7 +105,7 @@ def test_a_call_with_other_temperatures_is_told_and_gives_the_same_answer(tmp_pa
     plain = load(f"{path}:softmax").function
     assert torch.equal(plain(x), torch.softmax(x, -1))
     [sentence] = plain.unjudged
-    call = re.search(r"--call '(.+)' judges 1/2 and 1 in turn", sentence)[1]
+    call = re.search(r"--call '(.+)' judges 1 to 1/16 in turn", sentence)[1]
     given = load(f"{path}:softmax{call[1:]}").function
     assert torch.allclose(given(x), torch.softmax(x, -1)) == is_right
     assert given.unjudged == []

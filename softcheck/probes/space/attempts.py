@@ -82,6 +82,8 @@ class Attempts:
             return Attempted()
         if not forwards[0].output.requires_grad:
             return self._without_gradient(subject, way)
+        if asked == og.BETWEEN:
+            self._calls.make_between(forwards[0].prepared, way)
         found = Backwards(self._calls, way).of(forwards)
         self.notes += [] if found.note is None else [found.note]
         return replace(found, refused=None) if asked in og.UNPROMISED else found

@@ -412,12 +412,8 @@ class WaySpace:
             or (is_tall and given != {ROWS: given[ROWS], GRADIENT: og.VARYING})
             or not strides.fits(layout, dims)
             or (not {OTHERS, SHARED_MASK}.isdisjoint(given) and self.rows_of(way) == 1)
-            # A single row without numbers hides what else would be wrong: it meets nothing.
-            or (
-                given.get(CONTENTS) in contents.WITHOUT_NUMBERS
-                and 1 in (dims, self.rows_of(way))
-                and not given.keys() <= {CONTENTS, ROWS, DIMS, way_of.VALUES}
-            )
+            # An answer without numbers hides what else would be wrong: such contents meet nothing.
+            or (self._hides(given, dims) and not given.keys() <= {CONTENTS, ROWS, DIMS, way_of.VALUES})
             # One row has no other rows.
             or (dims == 1 and not {ROWS, OTHERS, LAYOUT, VMAP}.isdisjoint(given))
             or (self.is_moved(way) and not {OFFSET, OUT, DTYPE}.isdisjoint(given))
@@ -448,6 +444,12 @@ class WaySpace:
             # Each shape and layout is compiled for anew, which takes seconds.
             or ("torch.compile" in settings and bool(given.keys() & {COLUMNS, ROWS, DIMS, LAYOUT, OFFSET, BEFORE}))
         )
+
+    def _hides(self, given: Mapping[str, str], dims: int) -> bool:
+        """True if contents leave a call no number in its answer: those of the only row, or of a mean of all rows."""
+        if self.subject.setting.has_row_calls:
+            return given.get(CONTENTS) in contents.WITHOUT_A_MEAN
+        return given.get(CONTENTS) in contents.WITHOUT_NUMBERS and 1 in (dims, int(given.get(ROWS, self._rows[0])))
 
     def is_moved(self, way: Way) -> bool:
         """True if the row is another dimension than the last of all operands, or of an answer for each row: these are moved in the call."""

@@ -29,7 +29,7 @@ from softcheck.probes.space import contents, own, strides
 from softcheck.probes.space.axes import WaySpace
 from softcheck.probes.space.way import VALUES as NUMBERS
 from softcheck.probes.space.way import Way, named
-from softcheck.variants.adapt import Adapted
+from softcheck.variants.adapt import Adapted, operands_of
 
 OPERANDS = ("q", "k", "v")
 _LONG = 2000
@@ -101,6 +101,9 @@ class WayCalls:
         rng = np.random.default_rng([self.seed(way, again), columns])
         make = contents.mixed_rows if way.get(ax.OTHERS) else contents.rows_of
         bits = make(name, rows, columns, setting.fmt, rng, numbers)
+        if name == contents.PLAIN and self._has_mask(way):
+            # A mask that hides nothing shows nothing of where it lies.
+            bits = contents.partly_hidden(bits, setting.fmt)
         if way.get(ax.SHARED_MASK):
             batches = split(rows)[0] if setting.has_heads else (*self.space.leading_of(way)[0][:-1], 1)[0]
             of_one = rows // batches if way.get(ax.SHARED_MASK).startswith(OF_ALL_HEADS) else rows
@@ -110,6 +113,12 @@ class WayCalls:
         bits = contents.beside_like(bits, way.get(ax.LIKE), setting.fmt) if way.get(ax.LIKE) else bits
         bits = bits.reshape(_MATRICES, -1) if is_of_matrices else bits
         return encode(decode(bits, setting.fmt), self.space.wider) if way.get(ax.DTYPE) and self.space.wider else bits
+
+    def _has_mask(self, way: Way) -> bool:
+        """True if a call of a way is given a mask of what is hidden."""
+        subject = self.subject(way)
+        taken = () if subject is None else operands_of(subject.variant.function)
+        return not {"mask", "keep"}.isdisjoint(map(without_layout, taken))
 
     def _is_of_matrices(self, way: Way) -> bool:
         """True if the rows of a way are those of one matrix, which has one answer, such as a mean."""
@@ -190,6 +199,11 @@ class WayCalls:
             in_vain(lambda: self.space.called(prepared.at(x), way)(x))
             storage.copy_(prepared.storage())
         elif before:
+            self._make_other(prepared, way, before)
+
+    def make_between(self, prepared: Prepared, way: Way) -> None:
+        """Makes calls between a forward and its backward: of another shape, and last with another option."""
+        for before in ("more rows", "another option"):
             self._make_other(prepared, way, before)
 
     def _make_other(self, prepared: Prepared, way: Way, before: str) -> None:

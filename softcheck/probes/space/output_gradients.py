@@ -69,8 +69,8 @@ LAYOUTS: Mapping[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
 OF_ROWS = (VARYING, *(name for name in LAYOUTS if name not in {"ones expanded", "apart"}), *VALUES)
 OF_HEADS = (VARYING, "ones expanded", "apart")
 
-ONCE, TWICE, IN_TURN, HIDDEN_LAYER, THREAD, PACKED, RECOMPUTED = (
-    *("once", "twice", "in turn", "of a hidden layer"),
+ONCE, TWICE, IN_TURN, BETWEEN, HIDDEN_LAYER, THREAD, PACKED, RECOMPUTED = (
+    *("once", "twice", "in turn", "with other calls between", "of a hidden layer"),
     *("in another thread", "with saved tensors packed", "with the forward made again"),
 )
 INPUT_OVERWRITTEN, ANSWER_OVERWRITTEN = "with the input overwritten", "with the answer overwritten"
@@ -80,8 +80,8 @@ SHARED_BIAS = "by a bias that batches share"
 ONE_TENSOR = {"of one tensor for q; k and v": ("q", "k", "v"), "of one tensor for k and v": ("k", "v")}
 """Operands that are one tensor: nothing projects queries, keys and values, or a latent stands for keys and values."""
 
-ALWAYS = (ONCE, TWICE, IN_TURN, HIDDEN_LAYER, THREAD, PACKED, RECOMPUTED, INPUT_OVERWRITTEN, ANSWER_OVERWRITTEN)
-ALWAYS_OF_HEADS = (ONCE, TWICE, IN_TURN, THREAD, PACKED, RECOMPUTED)
+ALWAYS_OF_HEADS = (ONCE, TWICE, IN_TURN, BETWEEN, THREAD, PACKED, RECOMPUTED)
+ALWAYS = (*ALWAYS_OF_HEADS, HIDDEN_LAYER, INPUT_OVERWRITTEN, ANSWER_OVERWRITTEN)
 MAY_REFUSE = frozenset({PACKED, RECOMPUTED, INPUT_OVERWRITTEN, ANSWER_OVERWRITTEN, SHARED_BIAS})
 """Ways in which a backward may raise: a graph that watches for changes of its tensors refuses those that were overwritten."""
 UNPROMISED = frozenset({SHARED_BIAS, *ONE_TENSOR})

@@ -87,9 +87,11 @@ class Plan:
         return found
 
     def _of_pairs(self) -> NDArray[np.float32]:
-        found = np.zeros((len(self._values),) * 2, dtype=np.float32)
+        found, is_lone = np.zeros((len(self._values),) * 2, dtype=np.float32), len(self._axes) == 1
         for one, (place, _) in enumerate(self._values):
-            for other in range(int(self._firsts[place] + self._sizes[place]), len(self._values)):
+            # Values of a single axis meet themselves.
+            others = [one] if is_lone else range(int(self._firsts[place] + self._sizes[place]), len(self._values))
+            for other in others:
                 is_barred = self._excluded(self._way(self._holding((one, other))))
                 found[one, other] = found[other, one] = _BARRED if is_barred else 1.0
         return found

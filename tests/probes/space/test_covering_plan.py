@@ -55,6 +55,12 @@ def test_every_two_values_meet_and_every_three_of_the_core(seed):
     assert len(ways) <= 48
 
 
+def test_a_single_axis_has_a_way_for_each_value():
+    ways = Plan(AXES[1:2], lambda way: way.get("layout") == "offset", [1]).ways(500)
+    assert ways[0] == Way()
+    assert {way.get("layout") for way in ways} == {"", "transposed", "expanded"}
+
+
 def test_a_budget_keeps_the_ways_that_meet_most():
     whole, cut = (Plan(AXES, lambda _: False, [1]) for _ in range(2))
     ways, few = whole.ways(500), cut.ways(12)
