@@ -11,8 +11,31 @@ from softcheck.run.protocol import ProbePlanned, ProbeTask, RunProbe, TrialDone
 from softcheck.run.session import Session
 from softcheck.run.size_limits import size_limits
 
-LONG = frozenset({"meetings", "regimes", "volume", "histories", "gradients", "head_shapes", "layouts", "batches"})
+LONG = frozenset(
+    {
+        "meetings",
+        "regimes",
+        "volume",
+        "histories",
+        "gradients",
+        "head_shapes",
+        "layouts",
+        "batches",
+        "keys",
+        "shared_masks",
+    }
+)
 """Probes whose trials take as long as they may: the first that shows a bug ends them here."""
+
+
+def long_probes(planted: Planted) -> tuple[str, ...]:
+    """Returns those of what shows a kernel's bug that are such probes, whichever trial is named."""
+    probes = (
+        shown.removeprefix(PROBE_PREFIX).partition("/")[0]
+        for shown in planted.shown_by
+        if shown.startswith(PROBE_PREFIX)
+    )
+    return tuple(probe for probe in probes if probe in LONG)
 
 
 def kinds_shown(session: Session, planted: Planted, dtype: str) -> dict[str, set[str]]:
