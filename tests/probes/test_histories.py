@@ -30,6 +30,18 @@ def test_a_right_function_is_left_alone(tmp_path):
     assert (found.findings, found.trials) == ((), 3)
 
 
+def test_calls_of_one_step_have_operands_of_their_own(tmp_path):
+    """A mean has one call for each matrix, whose targets are all of one shape."""
+    source = """
+import softcheck
+
+@softcheck.variant(operation="cross_entropy", parameters={"reduction": "mean"})
+def softmax(x, target):
+    return torch.nn.functional.cross_entropy(x, target)
+"""
+    assert probed(tmp_path, source).findings == ()
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_what_torch_refuses_under_the_other_autocast_is_no_finding(tmp_path, dtype):
     source = """

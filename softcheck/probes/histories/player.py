@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
@@ -152,7 +153,7 @@ class Player:
             with handing_out(failing(step.failing)):
                 in_vain(self._timed(self._function), placed.view)
         try:
-            kept = partial(self._kept_operands, rewrites=step.memory == "same")
+            kept = partial(self._kept_operands, numbers=count(), rewrites=step.memory == "same")
             function = in_mode(in_mode(with_operands(self._function, placed.view, kept), step.settings), step.mode)
             returned = call_placed(self._subject.calling(self._timed(function)), placed)
         except UninterpretableError as error:
@@ -179,13 +180,16 @@ class Player:
 
         return Around(function, timed)
 
-    def _kept_operands(self, given: Mapping[str, Any], *, rewrites: bool) -> Mapping[str, Any]:
-        """Keeps the operands of a step's call; if it ``rewrites`` them, those that are kept hold the new values, where they have that shape."""
-        found = dict(given)
+    def _kept_operands(self, given: Mapping[str, Any], *, numbers: Iterator[int], rewrites: bool) -> Mapping[str, Any]:
+        """Keeps the operands of a step's call; if it ``rewrites`` them, those that are kept hold the new values, where they have that shape.
+
+        ``numbers`` count the calls of the step, one for each matrix that has one answer: none gets the operands of another.
+        """
+        found, number = dict(given), next(numbers)
         for name, value in given.items():
             if not isinstance(value, torch.Tensor):
                 continue
-            key = name, tuple(value.shape), value.stride(), value.dtype
+            key = number, name, tuple(value.shape), value.stride(), value.dtype
             kept = self._operands.setdefault(key, value)
             if kept is value or not rewrites or 0 in value.stride() or kept.is_inference():
                 self._operands[key] = value
