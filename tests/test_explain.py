@@ -16,7 +16,19 @@ from softcheck.run.session import Session
 from softcheck.run.size_limits import size_limits
 
 EXAMPLES = {name: page for name, page in pages().items() if page.example}
-LONG = {"layouts", "meetings", "regimes", "volume", "histories", "sizes"}
+LONG = {
+    "layouts",
+    "meetings",
+    "regimes",
+    "volume",
+    "histories",
+    "sizes",
+    "head_shapes",
+    "keys",
+    "shared_masks",
+    "options",
+    "gradients",
+}
 """Probes of which a few trials are enough here."""
 
 DAMAGING = {"out_of_bounds_write", "guard_bands"}
