@@ -282,13 +282,13 @@ def test_rows_whose_target_is_an_ignored_column_have_no_loss(reduction, others):
     ],
 )
 def test_gradients_are_judged(name, is_right, dtype):
-    code, result = reported(name, "cross_entropy", "--probe", "gradients", dtype=dtype)
+    code, result = reported(name, "cross_entropy", "--probe", "gradients", "--effort", "quick", dtype=dtype)
     kinds = {finding["kind"] for finding in result["findings"]}
     assert (code, kinds) == ((0, set()) if is_right else (1, {"wrong_gradient"}))
 
 
 def test_a_logsumexp_has_the_softmax_for_its_gradient():
-    code, result = reported("logsumexp", "logsumexp", "--probe", "gradients", dtype="float16")
+    code, result = reported("logsumexp", "logsumexp", "--probe", "gradients", "--effort", "quick", dtype="float16")
     assert (code, result["findings"]) == (0, [])
     assert result["probes_run"]["gradients"] > 1
 
