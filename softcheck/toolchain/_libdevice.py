@@ -43,8 +43,16 @@ _TWO: dict[str, Any] = {
     "ldexp": np.ldexp,
     "copysign": np.copysign,
 }
-_FAST = ("exp", "exp10", "log", "log2", "log10", "sin", "cos", "tan")
-_ROUNDED: dict[str, Any] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
+_FAST = ("exp", "exp10", "log", "log2", "log10", "sin", "cos", "tan", "pow")
+_ROUNDED: dict[str, Any] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "rcp": lambda x: np.divide(x.dtype.type(1), x),
+    "sqrt": np.sqrt,
+}
+_ASKED: dict[str, Any] = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}
 
 
 def _rounded_once(function: Any) -> Callable[..., Any]:
@@ -56,24 +64,17 @@ def _rounded_once(function: Any) -> Callable[..., Any]:
 
 def _functions() -> dict[str, Callable[..., Any]]:
     """Symbols end in f for float32. Roundings to nearest alone: ``_rz``, ``_rd`` and ``_ru`` are left out."""
-    found: dict[str, Callable[..., Any]] = {}
-    for name, function in (_ONE | _TWO).items():
-        found[f"__nv_{name}"] = found[f"__nv_{name}f"] = _rounded_once(function)
-    for name in _FAST:
-        found[f"__nv_fast_{name}f"] = _rounded_once(_ONE[name])
-    found["__nv_fast_powf"] = _rounded_once(np.power)
-    found["__nv_fast_fdividef"] = np.divide
-    for name, function in _ROUNDED.items():
-        found[f"__nv_d{name}_rn"] = found[f"__nv_f{name}_rn"] = function
-    for letter in "df":
-        found[f"__nv_{letter}rcp_rn"] = lambda x: np.divide(x.dtype.type(1), x)
-        found[f"__nv_{letter}sqrt_rn"] = np.sqrt
-    found["__nv_frsqrt_rn"] = _rounded_once(_ONE["rsqrt"])
-    found["__nv_fma"] = found["__nv_fmaf"] = found["__nv_fma_rn"] = found["__nv_fmaf_rn"] = fused
-    found["__nv_isnand"] = found["__nv_isnanf"] = np.isnan
-    found["__nv_isinfd"] = found["__nv_isinff"] = np.isinf
-    found["__nv_finitef"] = found["__nv_isfinited"] = np.isfinite
-    return found
+    once_rounded = {name: _rounded_once(function) for name, function in (_ONE | _TWO).items()}
+    return {
+        **{f"__nv_{name}{end}": function for name, function in once_rounded.items() for end in ("", "f")},
+        **{f"__nv_fast_{name}f": once_rounded[name] for name in _FAST},
+        **{f"__nv_{kind}{name}_rn": function for name, function in _ROUNDED.items() for kind in "df"},
+        **{f"__nv_{name}{kind}": function for name, function in _ASKED.items() for kind in "df"},
+        **dict.fromkeys(("__nv_fma", "__nv_fmaf", "__nv_fma_rn", "__nv_fmaf_rn"), fused),
+        "__nv_frsqrt_rn": once_rounded["rsqrt"],
+        "__nv_fast_fdividef": np.divide,
+        "__nv_finitef": np.isfinite,
+    }
 
 
 FUNCTIONS = _functions()

@@ -14,7 +14,6 @@ import triton
 import triton.language as tl
 
 from softcheck.calling import launches
-from softcheck.calling.unable import uninterpretable
 from softcheck.toolchain import (
     _interpreter_builder,
     _interpreter_folds,
@@ -106,7 +105,7 @@ def _wrap_run(original: Any) -> Any:
     @wraps(original)
     def run(function: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         original(function, *args, grid=grid, warmup=warmup, **kwargs)
-        return StandInKernel(function, kwargs, uninterpretable)
+        return StandInKernel(function, kwargs)
 
     return run
 

@@ -30,11 +30,12 @@ from softcheck.tracing.operations import (
     is_float,
     numbers,
     shadow_of,
+    unfollowed,
     with_argument,
     with_constant,
     with_moved_lanes,
 )
-from softcheck.tracing.shadow import Array, restarted
+from softcheck.tracing.shadow import Array
 
 _NOT_THE_KERNEL = (
     str(Path(triton.__file__).parent),
@@ -173,7 +174,7 @@ class TraceRecorder:
         """A scan, which no rule follows."""
         results = original(scanner, inputs)
         for result in results if any(hasattr(arg.handle, SHADOW) for arg in inputs) else ():
-            self.take(_restarted("scan", inputs, result.handle), result.handle)
+            self.take(unfollowed("scan", [arg.handle for arg in inputs], result.handle), result.handle)
         return results
 
 
@@ -221,15 +222,7 @@ def _folded(reducer: Any, inputs: Any, results: Any) -> list[Followed | None]:
         # A function that asks if a value is true can't be tried on whole arrays.
         if not asked_for_truth(error):
             raise
-        return [_restarted("reduce", inputs, result.handle) for result in results]
-
-
-def _restarted(name: str, inputs: Any, handle: Any) -> Followed | None:
-    """An operation on tensors that no rule follows; None if its result is no float."""
-    if not is_float(handle):
-        return None
-    values, shadows = numbers(handle), [shadow_of(arg.handle) for arg in inputs if hasattr(arg.handle, SHADOW)]
-    return Followed("other", name, restarted(values, shadows), values, is_followed=False)
+        return [unfollowed("reduce", [arg.handle for arg in inputs], result.handle) for result in results]
 
 
 def _have_nan(operands: Sequence[Any], shape: tuple[int, ...]) -> Array:

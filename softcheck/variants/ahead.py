@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection, Pipe
 import msgspec
 
 from softcheck.errors import SoftcheckError
+from softcheck.toolchain.ptx import Kernel
 from softcheck.variants.recognised import Recognised
 
 TARGET = "cuda:90"
@@ -36,15 +37,8 @@ class CompileRequest(msgspec.Struct, frozen=True):
     shape: tuple[int, int]
 
 
-class Kernel(msgspec.Struct, frozen=True):
-    """One compiled kernel; ``asm`` holds its PTX, or nothing if the target has none."""
-
-    name: str
-    asm: dict[str, str]
-
-
-Answer = list[tuple[str, dict[str, str]]] | str
-"""The name and the code of each kernel, or why there are none to look at."""
+Answer = tuple[Kernel, ...] | str
+"""The kernels, or why there are none to look at."""
 
 
 class AheadError(SoftcheckError):
@@ -65,7 +59,7 @@ def compile_ahead(wanted: CompileRequest) -> tuple[Kernel, ...]:
         raise
     if isinstance(answer, str):
         raise AheadError(answer)
-    return tuple(Kernel(name, asm) for name, asm in answer)
+    return answer
 
 
 class _Process:
@@ -124,8 +118,7 @@ def serve(connection: Connection) -> None:
         try:
             function = load(wanted.spec, wanted.fact, torch.device("cpu")).function
             compiled = compile_for(function, wanted.target, wanted.dtype, wanted.shape)
-            kept = ((k.name, k.asm.get("ptx")) for k in compiled)
-            answer = [(name, {"ptx": ptx} if isinstance(ptx, str) else {}) for name, ptx in kept]
+            answer = tuple(Kernel(k.name, {s: text for s, text in k.asm.items() if s == "ptx"}) for k in compiled)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a variant raises is a reason
             answer = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         connection.send(answer)
