@@ -24,7 +24,7 @@ from softcheck.toolchain.ptx import (
     shown_arithmetic,
     weaknesses,
 )
-from softcheck.variants.ahead import TARGET, AheadError, CompileRequest, compile_ahead
+from softcheck.variants.ahead import TARGET, AheadError, compile_ahead
 
 _ROWS = 5
 _COLUMNS = (781, 5000)
@@ -95,7 +95,7 @@ def _kernels(subject: Subject, columns: int) -> Sequence[Kernel]:
     setting, variant = subject.setting, subject.variant
     if not setting.on_gpu:
         try:
-            return compile_ahead(CompileRequest(variant.name, variant.fact, TARGET, setting.dtype, (_ROWS, columns)))
+            return compile_ahead(variant.name, variant.fact, setting.dtype, (_ROWS, columns))
         except AheadError as error:
             raise _UnreadError(f"not compiled ahead of time: {error}") from None
     # Imports Triton. Without a GPU only the compiling process needs it.

@@ -14,6 +14,7 @@ import triton.language as tl
 
 from softcheck.calling.unable import uninterpretable
 from softcheck.toolchain._interpreter_numbers import (
+    LIBDEVICE,
     decoded,
     encoded,
     exp,
@@ -24,7 +25,6 @@ from softcheck.toolchain._interpreter_numbers import (
     to_integers,
     to_tf32,
 )
-from softcheck.toolchain._libdevice import FUNCTIONS
 
 _COMPARISONS = {np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal}
 
@@ -215,10 +215,10 @@ class _Corrected:
     ) -> Any:
         """A function of libdevice, from its documented meaning."""
         del library, path, is_pure
-        if symbol not in FUNCTIONS:
+        if symbol not in LIBDEVICE:
             raise uninterpretable(f"{symbol}, a function of another library")
         dtype = type.scalar
-        values = FUNCTIONS[symbol](*(decoded(arg.data, arg.dtype.scalar) for arg in args))
+        values = LIBDEVICE[symbol](*(decoded(arg.data, arg.dtype.scalar) for arg in args))
         return self.handle(np.asarray(values).astype(self.numpy_type(dtype)), dtype)
 
     def create_inline_asm(self, *_args: Any, **_kwargs: Any) -> Any:

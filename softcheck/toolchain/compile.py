@@ -72,18 +72,14 @@ def launched() -> Iterator[list[CompiledKernel]]:
     each asks the compiled kernel for the launch's metadata.
     """
     kernels: list[CompiledKernel] = []
-    original = CompiledKernel.launch_metadata
 
-    def recording(kernel: CompiledKernel, *arguments: Any, **options: Any) -> Any:
+    def recording(original: Any, kernel: CompiledKernel, *arguments: Any, **options: Any) -> Any:
         if all(kernel is not seen for seen in kernels):
             kernels.append(kernel)
         return original(kernel, *arguments, **options)
 
-    CompiledKernel.launch_metadata = recording
-    try:
+    with interpreter.wrapped({(CompiledKernel, "launch_metadata"): recording}):
         yield kernels
-    finally:
-        CompiledKernel.launch_metadata = original
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from triton.runtime import interpreter
 
 import softcheck
 from softcheck.toolchain._interpreter_folds import asked_for_truth
+from softcheck.toolchain.interpreter import wrapped
 from softcheck.tracing.memory import Memory
 from softcheck.tracing.model import Phase
 from softcheck.tracing.operations import (
@@ -196,23 +197,8 @@ def recording(memory: Memory, *, rescales: bool = True) -> Iterator[TraceRecorde
         said = name.removeprefix("create_")
         if said != name and (builder, name) not in places and not said.startswith(_UNRECORDED):
             places[builder, name] = partial(recorder.operation, said)
-    originals = {(owner, name): getattr(owner, name) for owner, name in places}
-    try:
-        for (owner, name), recorded in places.items():
-            setattr(owner, name, _in_place_of(originals[owner, name], recorded))
+    with wrapped(places):
         yield recorder
-    finally:
-        for (owner, name), original in originals.items():
-            setattr(owner, name, original)
-
-
-def _in_place_of(original: Any, recorded: Callable[..., Any]) -> Any:
-    """A function, or a method, that gives a recorder what it does."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return recorded(original, *args, **kwargs)
-
-    return call
 
 
 def _folded(reducer: Any, inputs: Any, results: Any) -> list[Followed | None]:

@@ -124,19 +124,19 @@ def _keeping_operators() -> Iterator[None]:
     """
     from torch._library import custom_ops
 
-    definition: Any = custom_ops.CustomOpDef
-    register, known = definition.__init__, frozenset(custom_ops.OPDEF_TO_LIB)
+    from softcheck.toolchain.interpreter import wrapped
 
-    def register_beside(operator: Any, namespace: str, name: str, *arguments: Any, **options: Any) -> None:
+    known = frozenset(custom_ops.OPDEF_TO_LIB)
+
+    def register_beside(
+        register: Any, operator: Any, namespace: str, name: str, *arguments: Any, **options: Any
+    ) -> None:
         while f"{namespace}::{name}" in known:
             name += "_again"
         register(operator, namespace, name, *arguments, **options)
 
-    definition.__init__ = register_beside
-    try:
+    with wrapped({(custom_ops.CustomOpDef, "__init__"): register_beside}):
         yield
-    finally:
-        definition.__init__ = register
 
 
 _under_way = [0]

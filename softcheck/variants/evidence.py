@@ -13,7 +13,7 @@ from oracles.formats import FORMATS
 from softcheck.calling.call import TORCH_DTYPES, Dispatched, Placed, Returned, call_on_device
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.toolchain.ptx import Kernel, read_arithmetic, shown_arithmetic
-from softcheck.variants.ahead import TARGET, AheadError, CompileRequest, compile_ahead
+from softcheck.variants.ahead import AheadError, compile_ahead
 from softcheck.variants.registry import LoadedVariant
 
 _SUMS = frozenset(
@@ -41,7 +41,7 @@ def shown(
         if on_gpu:
             kernels = _launched(variant, dtype, shape, device)
         else:
-            kernels = compile_ahead(CompileRequest(variant.name, variant.fact, TARGET, dtype, shape))
+            kernels = compile_ahead(variant.name, variant.fact, dtype, shape)
         observed = read_arithmetic(kernels)
         return shown_arithmetic(observed, dtype) if observed.exponentials else None
     except (AheadError, ValueError):
