@@ -19,12 +19,7 @@ import triton.language as tl
 
 from softcheck.calling import launches
 from softcheck.calling.unable import uninterpretable
-from softcheck.toolchain import (
-    _interpreter_builder,
-    _interpreter_folds,
-    _interpreter_source,
-    _interpreter_types,
-)
+from softcheck.toolchain import _interpreter_builder, _interpreter_folds, _interpreter_source, _interpreter_types
 from softcheck.toolchain.stand_in_device import StandInKernel
 
 _MARK = "_softcheck_wrapped"

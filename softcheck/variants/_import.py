@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from softcheck.calling.ownership import INSTALLED
 from softcheck.errors import UsageError, near_matches
 
 _folders: set[Path] = set()
@@ -92,6 +93,8 @@ def anew(file: Path) -> Iterator[None]:
 def _is_beside(name: str, module: ModuleType, folder: Path) -> bool:
     file = getattr(module, "__file__", None)
     if not file or not file.startswith(f"{folder}/") or "site-packages" in file or name == "__main__":
+        return False
+    if any(Path(file).is_relative_to(installed) for installed in INSTALLED):
         return False
     return Path(file).parent == folder or name.partition(".")[0] not in {"softcheck", "oracles"}
 
