@@ -155,14 +155,6 @@ def call_on_device(
     return CallOutcome(output, (*_modified(taken, before), *changed), not state.is_restored, of_library)
 
 
-def _modified(placed: Placed, before: torch.Tensor) -> tuple[Violation, ...]:
-    """Returns changes of the input's storage, which was as it is ``before`` as integers."""
-    if bool((before == _stored(placed)).all()):
-        return ()
-    fmt, storage = placed.fmt, placed.storage
-    return modifications(to_bits(before.view(storage.dtype), fmt), to_bits(storage, fmt), placed)
-
-
 def _in_rows(output: Any, view: torch.Tensor, operation: Operation | None) -> Any:
     """The answers for rows as [rows, 1]: where each row has one, [rows] is as right, and nobody promises either."""
     has_one = operation is not None and operation.answers_rows and operation.parts is None
@@ -331,13 +323,14 @@ def _state_changed(changed: list[str]) -> tuple[Violation, ...]:
     return (Violation(FindingKind.STATE_CHANGED, message, count=len(changed)),)
 
 
-def modifications(before: Bits, after: Bits, placed: Placed) -> tuple[Violation, ...]:
-    """Changes of the input's storage: of its elements, and of the memory between and before them. Asks no device."""
-    changed = before != after
-    if not changed.any():
+def _modified(placed: Placed, before: torch.Tensor) -> tuple[Violation, ...]:
+    """Returns changes of the input's storage, which was as it is ``before`` as integers: of its elements, and of the memory beside them."""
+    if bool((before == _stored(placed)).all()):
         return ()
+    old, new = (to_bits(each, placed.fmt) for each in (before.view(placed.storage.dtype), placed.storage))
+    changed = old != new
     # Not torch.zeros, whose memory a probe hands out between bands, where the view's offset would be another place.
-    mine = np.zeros(before.shape, dtype=np.bool_)
+    mine = np.zeros(old.shape, dtype=np.bool_)
     torch.from_numpy(mine).as_strided(placed.view.shape, placed.view.stride(), placed.view.storage_offset()).fill_(True)
     found = []
     for kind, mask, what in (
@@ -349,7 +342,7 @@ def modifications(before: Bits, after: Bits, placed: Placed) -> tuple[Violation,
             found.append(
                 Violation(
                     kind,
-                    f"{what} at storage index {at} changed from {int(before[at]):#x} to {int(after[at]):#x}; "
+                    f"{what} at storage index {at} changed from {int(old[at]):#x} to {int(new[at]):#x}; "
                     "expected the call to leave it alone",
                     count=int(mask.sum()),
                 )

@@ -29,6 +29,7 @@ _NAMESPACES: dict[str, Any] = {
 _UNANSWERED = (RuntimeError, OSError, ValueError)
 """Errors of reading or writing a setting: a ruined device, a missing folder, or a limit that can't be raised again."""
 
+
 _copies: dict[str, dict[str, Any]] = {}
 """Contents of each namespace at the last look: thousands of names, which seldom change."""
 
@@ -64,10 +65,6 @@ def _write_names(before: dict[str, dict[str, Any]]) -> None:
         setattr(_NAMESPACES[name], attribute, before[name][attribute])
 
 
-def _write_seed(before: tuple[int, torch.Tensor]) -> None:
-    torch.set_rng_state(before[1])
-
-
 def _read_threads() -> tuple[set[threading.Thread], dict[int, str]]:
     return set(threading.enumerate()), ownership.at_work()
 
@@ -89,7 +86,7 @@ _SETTINGS = (
     GlobalSetting(
         "",
         lambda: (torch.initial_seed(), torch.get_rng_state()),
-        _write_seed,
+        lambda before: torch.set_rng_state(before[1]),
         lambda before, now: "" if before[0] == now[0] else "the random seed",
     ),
     GlobalSetting("", _read_names, _write_names, lambda before, now: ", ".join(map(".".join, _replaced(before, now)))),
@@ -98,20 +95,15 @@ _SETTINGS = (
 )
 
 
-class _Lost:
-    is_lost = False
-
-
-_lost = _Lost()
-
-
 def is_lost() -> bool:
     """True if some call in this process has left a state that could not be put back."""
-    return _lost.is_lost
+    return Snapshot.is_any_lost
 
 
 class Snapshot:
     """The state at one moment."""
+
+    is_any_lost = False
 
     def __init__(self) -> None:
         on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
@@ -134,7 +126,7 @@ class Snapshot:
         # This is not the variant's doing alone: any compilation leaves it at torch's own mode, which a check may have
         # switched on.
         settings.set_inductor(self._inductor)
-        _lost.is_lost |= not self.is_restored
+        Snapshot.is_any_lost |= not self.is_restored
         return changed
 
 

@@ -17,7 +17,6 @@ from softcheck.report.compare import Comparison, Tolerances
 from softcheck.report.formats import Result, formats_of, render
 from softcheck.report.output import check_writable, display_of, write
 from softcheck.run.process import DeviceChoice
-from softcheck.variants.place import refuse_misnamed
 from softcheck.variants.registry import BUILTIN_OF, resolve, with_call, with_declared
 
 if TYPE_CHECKING:
@@ -115,10 +114,8 @@ def _named(*, built_in: bool = False, required: bool = True) -> Gathered:
             # Those typed without --variant win over settings of that name elsewhere.
             typed = context.get_parameter_source("variant") is click.core.ParameterSource.COMMANDLINE
             variant = (*specs, *(variant if typed else ()))
-        for spec in variant:
-            refuse_misnamed(spec)
         if call is not None:
-            variant = tuple(with_call(spec, call) for spec in variant)
+            variant = tuple(with_call(resolve(spec).name, call) for spec in variant)
         # Built-in variants say themselves what they compute, but a parameter is one of an operation.
         promises = [f"operation={operation}"] if operation is not None and (variant or declare) else []
         promises += [declare] if declare else []

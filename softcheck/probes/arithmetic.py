@@ -16,7 +16,7 @@ from softcheck.probes.base import Probe, Setting, Subject, Trial, skipped_of
 from softcheck.probes.helpers import call_on, ordinary_rows
 from softcheck.probes.outcome import NOTHING_TO_TRY, Conclusion, KernelArithmetic, Outcome, Shown
 from softcheck.toolchain.ptx import (
-    Compiled,
+    Kernel,
     ObservedArithmetic,
     contradictions,
     merged,
@@ -24,7 +24,7 @@ from softcheck.toolchain.ptx import (
     shown_arithmetic,
     weaknesses,
 )
-from softcheck.variants.ahead import TARGET, AheadError, CompileRequest, compile_ahead
+from softcheck.variants.ahead import TARGET, AheadError, compile_ahead
 
 _ROWS = 5
 _COLUMNS = (781, 5000)
@@ -90,16 +90,16 @@ class _UnreadError(Exception):
         self.fatal = fatal
 
 
-def _kernels(subject: Subject, columns: int) -> Sequence[Compiled]:
+def _kernels(subject: Subject, columns: int) -> Sequence[Kernel]:
     """Returns the compiled kernels of one call."""
     setting, variant = subject.setting, subject.variant
     if not setting.on_gpu:
         try:
-            return compile_ahead(CompileRequest(variant.name, variant.fact, TARGET, setting.dtype, (_ROWS, columns)))
+            return compile_ahead(variant.name, variant.fact, setting.dtype, (_ROWS, columns))
         except AheadError as error:
             raise _UnreadError(f"not compiled ahead of time: {error}") from None
     # Imports Triton. Without a GPU only the compiling process needs it.
-    from softcheck.toolchain.capture import launched
+    from softcheck.toolchain.compile import launched
 
     bits = ordinary_rows(_ROWS, columns, setting.fmt, setting.seed)
     with launched() as kernels:
@@ -110,13 +110,13 @@ def _kernels(subject: Subject, columns: int) -> Sequence[Compiled]:
     return kernels
 
 
-def _target(kernel: Compiled) -> str | None:
+def _target(kernel: Kernel) -> str | None:
     """The GPU that a kernel was compiled for, e.g. ``cuda:90``."""
     target = getattr(getattr(kernel, "metadata", None), "target", None)
     return None if target is None else f"{target.backend}:{target.arch}"
 
 
-def _observed(kernels: Sequence[Compiled], setting: Setting) -> ObservedArithmetic:
+def _observed(kernels: Sequence[Kernel], setting: Setting) -> ObservedArithmetic:
     """The arithmetic that kernels show, less what is the operation's own."""
     observed = read_arithmetic(kernels)
     if not setting.operation.subtracts_maximum:

@@ -18,6 +18,7 @@ from softcheck.probes.helpers import ordinary_rows, prefixed
 from softcheck.probes.judged import judged
 from softcheck.probes.outcome import NOTHING_TO_TRY, Outcome
 from softcheck.probes.same_bits import same_bits
+from softcheck.toolchain.interpreter import wrapped
 
 PROPERTY = "fusion_invariant"
 
@@ -72,18 +73,14 @@ def choosing(*, fused: bool) -> Iterator[list[str]]:
     The choice is an option of the launch, and so a part of the key under which Triton keeps compiled kernels.
     """
     launched: list[str] = []
-    original = JITFunction.run
 
-    def run(kernel: Any, *args: Any, **options: Any) -> Any:
+    def run(original: Any, kernel: Any, *args: Any, **options: Any) -> Any:
         launched.append(kernel.fn.__name__)
         options.setdefault("enable_fp_fusion", fused)
         return original(kernel, *args, **options)
 
-    JITFunction.run = run
-    try:
+    with wrapped({(JITFunction, "run"): run}):
         yield launched
-    finally:
-        JITFunction.run = original
 
 
 def _logits(setting: Setting, magnitude: float) -> Bits:

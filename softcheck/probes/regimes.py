@@ -25,7 +25,7 @@ from softcheck.probes.regime_map import Regime, in_regimes, paths_of, regimes_of
 from softcheck.probes.shape_plan import Space
 from softcheck.probes.sweeps import Done, concluded
 from softcheck.probes.walk import Stop, Walk
-from softcheck.variants import executed
+from softcheck.variants import coverage
 from softcheck.variants.coverage import code_branches, code_lines
 from softcheck.variants.signatures import Recorder, tracing
 from softcheck.variants.source import Source, source_of
@@ -191,7 +191,7 @@ def _covered(subject: Subject, source: Source, outcome: Outcome, found: Sequence
         code=code_lines(source, name),
         branches=tuple(branch for branch in branches if (branch.file, branch.lines[0]) not in uncounted),
         lines=tuple(sorted(lines | uncounted)),
-        counts_all_calls=executed.is_counting(),
+        counts_all_calls=coverage.is_counting(),
     )
 
 

@@ -109,7 +109,7 @@ class Walk:
         if not self._setting.on_gpu:
             return nullcontext(())
         # Imports Triton.
-        from softcheck.toolchain.capture import launched
+        from softcheck.toolchain.compile import launched
 
         return launched()
 

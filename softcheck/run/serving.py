@@ -41,7 +41,7 @@ from softcheck.run.protocol import (
     TryWidth,
 )
 from softcheck.run.trials import probe_replies
-from softcheck.variants import executed
+from softcheck.variants import coverage
 from softcheck.variants.adapt import Adapted
 from softcheck.variants.recognised import Recognised, unrecognised
 from softcheck.variants.registry import Imported, LoadedVariant, imported, known_names
@@ -70,7 +70,7 @@ class Server:
         self._answers: _Answers | None = None
         """Of the latest request, if that was for a case: the next one may be for another variant on it."""
         # What is put back after each request must not be softcheck's own counter.
-        executed.turn_on()
+        coverage.turn_on()
         self._initial = Snapshot()
 
     def answer(self, request: Request) -> Iterator[Reply]:
@@ -114,7 +114,7 @@ class Server:
                     fact = trials.begin() or trials.found()
             self.loaded[spec] = found.called(fact or unrecognised(found.declaration), self.device)
         variant = self.loaded[spec]
-        executed.attribute_to(variant.name, [str(file) for file in source_of(variant.function).files])
+        coverage.attribute_to(variant.name, [str(file) for file in source_of(variant.function).files])
         return variant
 
     def _imported(self, spec: str) -> Imported:

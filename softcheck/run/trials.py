@@ -16,7 +16,7 @@ from softcheck.probes import registry
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.outcome import NOTHING_TO_TRY, Conclusion, Outcome, Shown
 from softcheck.run.protocol import Done, Probed, ProbePlanned, ProbeTask, Reply, RunProbe, Started, TrialDone
-from softcheck.variants import executed
+from softcheck.variants import coverage
 from softcheck.variants.registry import LoadedVariant
 from softcheck.variants.source import source_of
 
@@ -52,7 +52,7 @@ def probe_replies(request: RunProbe, variant: LoadedVariant, device: torch.devic
         trial = trials[request.trial]
         outcome = _outcome(task.probe, probe, _subject(task, trial, variant, setting, device), trial)
         # With the lines of cases that this process has run for the variant before.
-        run = executed.newly_run(variant.name).union(outcome.lines)
+        run = coverage.newly_run(variant.name).union(outcome.lines)
         yield TrialDone(msgspec.structs.replace(outcome, lines=tuple(sorted(run))))
     yield Done()
 

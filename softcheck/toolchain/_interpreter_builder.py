@@ -14,6 +14,7 @@ import triton.language as tl
 
 from softcheck.calling.unable import uninterpretable
 from softcheck.toolchain._interpreter_numbers import (
+    LIBDEVICE,
     decoded,
     encoded,
     exp,
@@ -24,7 +25,6 @@ from softcheck.toolchain._interpreter_numbers import (
     to_integers,
     to_tf32,
 )
-from softcheck.toolchain._libdevice import FUNCTIONS
 
 _COMPARISONS = {np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal}
 
@@ -61,11 +61,15 @@ def _wrap_conversion(original: Any) -> Callable[..., Any]:
     return convert
 
 
-def _by_once(function: Any) -> Callable[..., Any]:
+def _of_one(function: Any) -> Callable[..., Any]:
     def create(self: Any, arg: Any) -> Any:
-        return self.unary_op(arg, once(function))
+        return self.unary_op(arg, function)
 
     return create
+
+
+def _nothing(_builder: Any) -> None:
+    pass
 
 
 class _Corrected:
@@ -132,18 +136,11 @@ class _Corrected:
         larger, smaller = (np.fmax, np.fmin) if is_left_out else (np.maximum, np.minimum)
         return self.binary_op(self.binary_op(arg, lo, larger), hi, smaller)
 
-    def create_exp(self, arg: Any) -> Any:
-        return self.unary_op(arg, exp)
-
-    def create_exp2(self, arg: Any) -> Any:
-        return self.unary_op(arg, exp2)
-
     # NumPy's functions differ between processors; once rounded to float32 they agree.
-    create_cos = _by_once(np.cos)
-    create_sin = _by_once(np.sin)
-    create_log = _by_once(np.log)
-    create_log2 = _by_once(np.log2)
-    create_rsqrt = _by_once(lambda values: 1.0 / np.sqrt(values))
+    create_exp, create_exp2 = _of_one(exp), _of_one(exp2)
+    create_cos, create_sin = _of_one(once(np.cos)), _of_one(once(np.sin))
+    create_log, create_log2 = _of_one(once(np.log)), _of_one(once(np.log2))
+    create_rsqrt = _of_one(once(lambda values: 1.0 / np.sqrt(values)))
 
     def create_fma(self, x: Any, y: Any, z: Any) -> Any:
         """Fused x y + z, rounded once (PTX ISA, ``fma.rn``)."""
@@ -205,14 +202,7 @@ class _Corrected:
         return self.handle(before, val.dtype.scalar)
 
     # Programs run one after the other, so that what a launch depends on has ended, and nothing waits in one.
-    def create_barrier(self) -> None:
-        pass
-
-    def create_grid_dependency_wait(self) -> None:
-        pass
-
-    def create_grid_dependency_launch_dependents(self) -> None:
-        pass
+    create_barrier = create_grid_dependency_wait = create_grid_dependency_launch_dependents = _nothing
 
     def create_extern_elementwise(
         self,
@@ -225,10 +215,10 @@ class _Corrected:
     ) -> Any:
         """A function of libdevice, from its documented meaning."""
         del library, path, is_pure
-        if symbol not in FUNCTIONS:
+        if symbol not in LIBDEVICE:
             raise uninterpretable(f"{symbol}, a function of another library")
         dtype = type.scalar
-        values = FUNCTIONS[symbol](*(decoded(arg.data, arg.dtype.scalar) for arg in args))
+        values = LIBDEVICE[symbol](*(decoded(arg.data, arg.dtype.scalar) for arg in args))
         return self.handle(np.asarray(values).astype(self.numpy_type(dtype)), dtype)
 
     def create_inline_asm(self, *_args: Any, **_kwargs: Any) -> Any:

@@ -15,6 +15,8 @@ import numpy as np
 import triton.language as tl
 from numpy.typing import NDArray
 
+from softcheck.calling.unable import causes
+
 Arrays = tuple[NDArray[Any], ...]
 Combine = Callable[[Arrays, Arrays], Arrays]
 
@@ -166,13 +168,6 @@ def trying() -> Iterator[None]:
         together = before
 
 
-def asked_for_truth(error: BaseException | None) -> bool:
-    """True if ``_OneByOneError`` is behind an exception.
-
-    Triton wraps an exception raised in a function, once per call.
-    """
-    while error is not None:
-        if isinstance(error, _OneByOneError):
-            return True
-        error = error.__cause__
-    return False
+def asked_for_truth(error: BaseException) -> bool:
+    """True if ``_OneByOneError`` is behind an exception: Triton wraps one that is raised in a function, once per call."""
+    return any(isinstance(each, _OneByOneError) for each in causes(error))

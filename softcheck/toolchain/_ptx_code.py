@@ -101,16 +101,8 @@ class Code:
         if len(definitions) != 1 or definitions[0].operation != "mov":
             return None
         # A packed register holds a constant where both halves hold the same one.
-        values = {self.constant(s) if _CONSTANT.match(s) else self._moved(s) for s in definitions[0].operands}
+        values = {self.constant(source) for source in definitions[0].operands}
         return values.pop() if len(values) == 1 else None
-
-    def _moved(self, register: str) -> str | None:
-        """The constant that a register was given once, by a plain move."""
-        definitions = self.definitions.get(register, [])
-        if len(definitions) != 1 or definitions[0].operation != "mov" or len(definitions[0].operands) != 1:
-            return None
-        source = definitions[0].operands[0]
-        return self.constant(source) if _CONSTANT.match(source) else None
 
     def number(self, operand: str, kind: str) -> float | None:
         """The number that an operand of a type always is, or None; of a packed type, the one that both halves are."""

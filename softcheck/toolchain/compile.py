@@ -1,15 +1,14 @@
-"""Compilation of the kernels that a variant launches, for GPUs that this machine need not have.
+"""The kernels that a variant launches, as Triton compiles them, for GPUs that this machine need not have.
 
-A stand-in driver names the GPU to Triton, and every launch only compiles. The variant's own host code runs, so its
+Without a GPU a stand-in driver names the GPU to Triton, and every launch only compiles. The variant's own host code runs, so its
 grids, block sizes, warps and warm-up compilations are those of a launch on that GPU. Kernels that a library launches
 (torch's own, or Inductor's) are not seen.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +16,7 @@ import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import compiler as triton_compiler
+from triton.compiler.compiler import CompiledKernel
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
@@ -27,19 +27,6 @@ from softcheck.toolchain import interpreter
 
 class KernelCompileError(SoftcheckError):
     """A kernel that Triton's compiler refuses for a target."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledKernel:
-    """One kernel compiled for one target."""
-
-    name: str
-    target: str
-    asm: Mapping[str, str | bytes]
-    """Code by stage: ttir, ttgir, llir, then ptx and cubin (cuda) or amdgcn and hsaco (hip)."""
-    shared_bytes: int
-    """Shared memory of one program."""
-    warps: int
 
 
 _DEVICES = {
@@ -78,6 +65,24 @@ def compile_for(
 
 
 @contextmanager
+def launched() -> Iterator[list[CompiledKernel]]:
+    """Collects the compiled kernels that are launched on a GPU inside the block, each once, whenever they were compiled.
+
+    Both ways of launching are seen, ``kernel[grid](...)`` of a decorated function and of the result of its ``warmup``:
+    each asks the compiled kernel for the launch's metadata.
+    """
+    kernels: list[CompiledKernel] = []
+
+    def recording(original: Any, kernel: CompiledKernel, *arguments: Any, **options: Any) -> Any:
+        if all(kernel is not seen for seen in kernels):
+            kernels.append(kernel)
+        return original(kernel, *arguments, **options)
+
+    with interpreter.wrapped({(CompiledKernel, "launch_metadata"): recording}):
+        yield kernels
+
+
+@contextmanager
 def compiling(target: str) -> Iterator[list[CompiledKernel]]:
     """Makes launches inside the block compile for ``target`` without running. Yields the kernels so far, each once."""
     if interpreter.is_on():
@@ -87,7 +92,6 @@ def compiling(target: str) -> Iterator[list[CompiledKernel]]:
         )
     driver = triton.runtime.driver
     found: list[CompiledKernel] = []
-    seen: set[str] = set()
     caches: dict[JITFunction, Any] = {}
     active, run = driver._active, JITFunction.run  # noqa: SLF001 - reading the active driver would start a real one
     # A tuner may have its own way to benchmark, or have kept that of a real GPU.
@@ -102,10 +106,8 @@ def compiling(target: str) -> Iterator[list[CompiledKernel]]:
             compiled = run(kernel, *args, grid=grid, warmup=True, **options)
         except Exception as error:
             raise KernelCompileError(_refusal(kernel, target, error)) from error
-        if compiled.hash not in seen:
-            seen.add(compiled.hash)
-            meta = compiled.metadata
-            found.append(CompiledKernel(compiled.name, target, compiled.asm, meta.shared, meta.num_warps))
+        if all(compiled.hash != known.hash for known in found):
+            found.append(compiled)
         return compiled
 
     driver.set_active(stand_in_driver(target))

@@ -6,7 +6,6 @@ counts with the seconds that it took then, so a report on a warm cache says the 
 
 import contextlib
 import os
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -65,27 +64,26 @@ def install() -> None:
     import triton
     from triton.runtime.jit import JITFunction
 
+    from softcheck.toolchain.interpreter import wrap
+
     triton.knobs.compilation.listener = METER
-    original, run = JITFunction._do_compile, JITFunction.run  # noqa: SLF001 - nothing public tells that a compilation begins
-    if hasattr(original, _MARK):
+    if hasattr(JITFunction._do_compile, _MARK):  # noqa: SLF001 - nothing public tells that a compilation begins
         return
 
-    @wraps(run)
-    def running(*args: Any, **kwargs: Any) -> Any:
-        launched = run(*args, **kwargs)
+    def running(original: Any, *args: Any, **kwargs: Any) -> Any:
+        launched = original(*args, **kwargs)
         # A call that ends in the compiler has launched nothing.
         launches.note()
         return launched
 
-    @wraps(original)
-    def compiling(*args: Any, **kwargs: Any) -> Any:
+    def compiling(original: Any, *args: Any, **kwargs: Any) -> Any:
         METER.begin()
         with activity.preparing():
             return original(*args, **kwargs)
 
-    setattr(compiling, _MARK, True)
-    JITFunction._do_compile = compiling  # noqa: SLF001
-    JITFunction.run = running
+    wrap(JITFunction, "run", running)
+    wrap(JITFunction, "_do_compile", compiling)
+    setattr(JITFunction._do_compile, _MARK, True)  # noqa: SLF001
 
 
 def _cpu_seconds() -> float:

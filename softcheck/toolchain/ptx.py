@@ -3,8 +3,8 @@
 Reads text, imports neither torch nor triton, and runs nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -13,18 +13,12 @@ from softcheck.toolchain._ptx_code import parse
 from softcheck.toolchain._ptx_reading import Reading
 
 
-class Compiled(Protocol):
-    """The parts of a compiled kernel that are read."""
+class Kernel(msgspec.Struct, frozen=True):
+    """The parts of a compiled kernel that are read; Triton's own have them too."""
 
-    @property
-    def name(self) -> str:
-        """The kernel's name."""
-        ...
-
-    @property
-    def asm(self) -> Mapping[str, str | bytes]:
-        """Code by stage, of which ``ptx`` is read."""
-        ...
+    name: str
+    asm: dict[str, Any]
+    """Code by stage, of which ``ptx`` is read; a target may have none."""
 
 
 class ObservedArithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -59,13 +53,15 @@ class ObservedArithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """Functions that are called and so can't be read."""
 
 
-def read_arithmetic(kernels: Sequence[Compiled]) -> ObservedArithmetic:
+def read_arithmetic(kernels: Sequence[Kernel]) -> ObservedArithmetic:
     """Reads the arithmetic of kernels from their PTX, taken together.
 
     The result is empty if no kernel has PTX (a library's kernel, or another target).
     """
-    codes = [parse(text) for kernel in kernels if isinstance(text := kernel.asm.get("ptx"), str)]
-    return merged([_read(Reading(code)) for code in codes])
+    readings = [Reading(parse(text)) for kernel in kernels if isinstance(text := kernel.asm.get("ptx"), str)]
+    names = ObservedArithmetic.__struct_fields__
+    found = ({name: getattr(reading, name)() for name in names} for reading in readings)
+    return merged([msgspec.convert(fields, ObservedArithmetic) for fields in found])
 
 
 def merged(parts: Iterable[ObservedArithmetic]) -> ObservedArithmetic:
@@ -76,12 +72,6 @@ def merged(parts: Iterable[ObservedArithmetic]) -> ObservedArithmetic:
         fields = {name: a or b if isinstance(a, bool) else tuple(sorted({*a, *b})) for name, a, b in pairs}
         together = msgspec.convert(fields, ObservedArithmetic)
     return together
-
-
-def _read(reading: Reading) -> ObservedArithmetic:
-    found = {name: getattr(reading, name)() for name in ObservedArithmetic.__struct_fields__}
-    fields = {name: value if isinstance(value, bool) else sorted(set(value)) for name, value in found.items()}
-    return msgspec.convert(fields, ObservedArithmetic)
 
 
 _PRESCALED = "multiplies by log2 e before subtracting the maximum"

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from softcheck.calling.unable import uninterpretable
+
 _TARGET = "cuda:90"
 _CAPABILITY = (9, 0)
 _REGISTERS = 32
@@ -74,11 +76,10 @@ class StandInKernel:
     Registers and shared memory are plausible ones; a launch of it is a launch of the interpreted function.
     """
 
-    def __init__(self, function: Any, options: dict[str, Any], unable: Callable[[str], Exception]) -> None:
-        """``options`` are the keyword arguments of the launch; ``unable`` makes the error for what no stand-in has."""
+    def __init__(self, function: Any, options: dict[str, Any]) -> None:
+        """``options`` are the keyword arguments of the launch."""
         self._function = function
         self._options = options
-        self._unable = unable
         self.n_regs = _REGISTERS
         self.n_spills = 0
         self.metadata = SimpleNamespace(shared=_SHARED_BYTES, num_warps=options.get("num_warps", 4))
@@ -98,4 +99,4 @@ class StandInKernel:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise self._unable(f"{name} of a compiled kernel")
+        raise uninterpretable(f"{name} of a compiled kernel")

@@ -98,8 +98,7 @@ def follow(name: str, handles: Sequence[Any], result: Any) -> Followed | None:
         chosen = rules.selected(np.broadcast_to(condition.data, result.data.shape), *shadows)
         return Followed(None, name, chosen.result(*(s.exact for s in shadows)), numbers(result))
     if not all(map(is_float, handles)) or name not in {*_UNARY, *_BINARY, *_TERNARY}:
-        operands = [shadow_of(handle) for handle in handles if is_float(handle)]
-        return Followed("other", name, restarted(numbers(result), operands), numbers(result), is_followed=False)
+        return unfollowed(name, handles, result)
     shadows = _alike(handles, result)
     values = [np.broadcast_to(numbers(handle), result.data.shape) for handle in handles]
     if name in _UNARY:
@@ -111,6 +110,14 @@ def follow(name: str, handles: Sequence[Any], result: Any) -> Followed | None:
         shadows = [rule.result(shadows[0].exact, shadows[1].exact), shadows[2]]
         values = [rule.compute(*values[:2]), values[2]]
     return _ruled(last, rules.binary(last, *shadows), shadows, values)
+
+
+def unfollowed(name: str, handles: Sequence[Any], result: Any) -> Followed | None:
+    """The result of an operation that no rule follows, on handles of which some carry shadows; None if it is no float."""
+    if not is_float(result):
+        return None
+    shadow = restarted(numbers(result), [shadow_of(handle) for handle in handles if is_float(handle)])
+    return Followed("other", name, shadow, numbers(result), is_followed=False)
 
 
 def _ruled(name: str, rule: ExactRule, shadows: list[Shadow], values: list[Array]) -> Followed:

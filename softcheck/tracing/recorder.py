@@ -20,6 +20,7 @@ from triton.runtime import interpreter
 
 import softcheck
 from softcheck.toolchain._interpreter_folds import asked_for_truth
+from softcheck.toolchain.interpreter import wrapped
 from softcheck.tracing.memory import Memory
 from softcheck.tracing.model import Phase
 from softcheck.tracing.operations import (
@@ -30,11 +31,12 @@ from softcheck.tracing.operations import (
     is_float,
     numbers,
     shadow_of,
+    unfollowed,
     with_argument,
     with_constant,
     with_moved_lanes,
 )
-from softcheck.tracing.shadow import Array, restarted
+from softcheck.tracing.shadow import Array
 
 _NOT_THE_KERNEL = (
     str(Path(triton.__file__).parent),
@@ -173,7 +175,7 @@ class TraceRecorder:
         """A scan, which no rule follows."""
         results = original(scanner, inputs)
         for result in results if any(hasattr(arg.handle, SHADOW) for arg in inputs) else ():
-            self.take(_restarted("scan", inputs, result.handle), result.handle)
+            self.take(unfollowed("scan", [arg.handle for arg in inputs], result.handle), result.handle)
         return results
 
 
@@ -195,23 +197,8 @@ def recording(memory: Memory, *, rescales: bool = True) -> Iterator[TraceRecorde
         said = name.removeprefix("create_")
         if said != name and (builder, name) not in places and not said.startswith(_UNRECORDED):
             places[builder, name] = partial(recorder.operation, said)
-    originals = {(owner, name): getattr(owner, name) for owner, name in places}
-    try:
-        for (owner, name), recorded in places.items():
-            setattr(owner, name, _in_place_of(originals[owner, name], recorded))
+    with wrapped(places):
         yield recorder
-    finally:
-        for (owner, name), original in originals.items():
-            setattr(owner, name, original)
-
-
-def _in_place_of(original: Any, recorded: Callable[..., Any]) -> Any:
-    """A function, or a method, that gives a recorder what it does."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return recorded(original, *args, **kwargs)
-
-    return call
 
 
 def _folded(reducer: Any, inputs: Any, results: Any) -> list[Followed | None]:
@@ -221,15 +208,7 @@ def _folded(reducer: Any, inputs: Any, results: Any) -> list[Followed | None]:
         # A function that asks if a value is true can't be tried on whole arrays.
         if not asked_for_truth(error):
             raise
-        return [_restarted("reduce", inputs, result.handle) for result in results]
-
-
-def _restarted(name: str, inputs: Any, handle: Any) -> Followed | None:
-    """An operation on tensors that no rule follows; None if its result is no float."""
-    if not is_float(handle):
-        return None
-    values, shadows = numbers(handle), [shadow_of(arg.handle) for arg in inputs if hasattr(arg.handle, SHADOW)]
-    return Followed("other", name, restarted(values, shadows), values, is_followed=False)
+        return [unfollowed("reduce", [arg.handle for arg in inputs], result.handle) for result in results]
 
 
 def _have_nan(operands: Sequence[Any], shape: tuple[int, ...]) -> Array:

@@ -11,10 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from softcheck.calling.ownership import INSTALLED
 from softcheck.errors import UsageError, near_matches
 
-_siblings: dict[str, Path] = {}
-"""Folder of each module that a variant file imported from beside itself."""
+_folders: set[Path] = set()
+"""Folders of variants' files, which can import modules that lie beside them."""
 
 
 def from_file(path: Path) -> ModuleType:
@@ -33,15 +34,13 @@ def from_file(path: Path) -> ModuleType:
     # Registered first, as imports do: Triton and dataclasses look their module up while it runs.
     sys.modules[name] = module
     _forget_namesakes(path.parent)
-    before = set(sys.modules)
+    _folders.add(path.parent)
     try:
         with _on_path(path.parent), _as_usage_error(str(path)), _keeping_operators():
             specification.loader.exec_module(module)
     except UsageError:
         del sys.modules[name]
         raise
-    finally:
-        _remember_siblings(before, path.parent)
     return module
 
 
@@ -95,6 +94,8 @@ def _is_beside(name: str, module: ModuleType, folder: Path) -> bool:
     file = getattr(module, "__file__", None)
     if not file or not file.startswith(f"{folder}/") or "site-packages" in file or name == "__main__":
         return False
+    if any(Path(file).is_relative_to(installed) for installed in INSTALLED):
+        return False
     return Path(file).parent == folder or name.partition(".")[0] not in {"softcheck", "oracles"}
 
 
@@ -110,19 +111,12 @@ def _on_path(folder: Path) -> Iterator[None]:
 
 
 def _forget_namesakes(folder: Path) -> None:
-    """Drops what another folder's variant imported under the names of this folder's files, which Python would reuse."""
-    for name, origin in list(_siblings.items()):
-        if origin != folder and ((folder / f"{name}.py").exists() or (folder / name).is_dir()):
-            for loaded in [m for m in sys.modules if m == name or m.startswith(f"{name}.")]:
-                del sys.modules[loaded]
-            del _siblings[name]
-
-
-def _remember_siblings(before: set[str], folder: Path) -> None:
-    for name in set(sys.modules) - before:
-        file = getattr(sys.modules[name], "__file__", None)
-        if "." not in name and file and folder in Path(file).resolve().parents and "site-packages" not in file:
-            _siblings[name] = folder
+    """Drops modules from beside other variants' files under the names of this folder's files, which Python would reuse."""
+    names = {each.stem for each in folder.iterdir()}
+    for name, module in list(sys.modules.items()):
+        is_namesake = name.partition(".")[0] in names and not _is_beside(name, module, folder)
+        if is_namesake and any(_is_beside(name, module, other) for other in _folders):
+            del sys.modules[name]
 
 
 @contextmanager
@@ -133,19 +127,19 @@ def _keeping_operators() -> Iterator[None]:
     """
     from torch._library import custom_ops
 
-    definition: Any = custom_ops.CustomOpDef
-    register, known = definition.__init__, frozenset(custom_ops.OPDEF_TO_LIB)
+    from softcheck.toolchain.interpreter import wrapped
 
-    def register_beside(operator: Any, namespace: str, name: str, *arguments: Any, **options: Any) -> None:
+    known = frozenset(custom_ops.OPDEF_TO_LIB)
+
+    def register_beside(
+        register: Any, operator: Any, namespace: str, name: str, *arguments: Any, **options: Any
+    ) -> None:
         while f"{namespace}::{name}" in known:
             name += "_again"
         register(operator, namespace, name, *arguments, **options)
 
-    definition.__init__ = register_beside
-    try:
+    with wrapped({(custom_ops.CustomOpDef, "__init__"): register_beside}):
         yield
-    finally:
-        definition.__init__ = register
 
 
 _under_way = [0]

@@ -136,11 +136,8 @@ class Adapted:
         """Makes one of its calls on the same small matrix as all others, in a dtype, and compares it with the operation. Raises what the call raises."""
         import torch
 
-        form, operation, (device, dtype) = (
-            self._form if self.is_given else Form(text).of(self.operation),
-            self.operation,
-            on,
-        )
+        form, operation = self._form if self.is_given else Form(text).of(self.operation), self.operation
+        device, dtype = on
         x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device=device, dtype=dtype)
         if operation.arguments is not None:
             x = operation.arguments.trial(x, form.names)
@@ -208,10 +205,7 @@ class Adapted:
         """The function's parameters, or those of its method ``forward``; none where there is no signature to read."""
         kind = getattr(self.own, "__self__", None)
         signed = kind.forward if inspect.isclass(kind) and hasattr(kind, "forward") else self.own
-        try:
-            return parameters_of(getattr(signed, "forward", signed))
-        except (TypeError, ValueError):
-            return []
+        return parameters_of(getattr(signed, "forward", signed)) or []
 
     @property
     def doubtful_defaults(self) -> dict[str, str]:
@@ -316,7 +310,7 @@ def adapt(
         words.append(f"{name}=keyword_{name}")
     words += ["out=out"] if out == "kw" else []
     text = f"f({', '.join(words)})" + ("" if returns is None else f"[{returns}]")
-    made = Adapted(callable_of(function)[0], form=Form(text, constants))
+    made = Adapted(callable_of(function, operation_of("softmax"))[0], form=Form(text, constants))
     if backward is not None:
         setattr(made, ATTRIBUTE, msgspec.structs.replace(declaration_of(made), backward=backward))
     return made
@@ -332,9 +326,8 @@ def _adapted(found: Any, spec: str, call: str, operation: Operation) -> Adapted:
         return found
     if call:
         form = Form(call)
-        return Adapted(
-            callable_of(found)[0] if inspect.isclass(found) and not form.makes_instance else found, form=form
-        )
+        is_made = inspect.isclass(found) and not form.makes_instance
+        return Adapted(callable_of(found, operation)[0] if is_made else found, form=form)
     if is_triton_kernel(found):
         pasted = wrapper(found, spec)
         refusal = f"variant {spec!r} is a Triton kernel; expected the function that launches it. {pasted}"

@@ -13,9 +13,8 @@ import warnings
 from functools import cache
 from multiprocessing.connection import Connection, Pipe
 
-import msgspec
-
 from softcheck.errors import SoftcheckError
+from softcheck.toolchain.ptx import Kernel
 from softcheck.variants.recognised import Recognised
 
 TARGET = "cuda:90"
@@ -24,48 +23,34 @@ TARGET = "cuda:90"
 _START_SECONDS = 120.0
 _COMPILE_SECONDS = 60.0
 
+CompileRequest = tuple[str, Recognised | None, str, tuple[int, int]]
+"""The arguments of ``compile_ahead``."""
 
-class CompileRequest(msgspec.Struct, frozen=True):
-    """A compilation to make: the kernels that a variant launches for a contiguous input."""
-
-    spec: str
-    fact: Recognised | None
-    """What trials have shown of its call: nothing can be tried where nothing runs."""
-    target: str
-    dtype: str
-    shape: tuple[int, int]
-
-
-class Kernel(msgspec.Struct, frozen=True):
-    """One compiled kernel; ``asm`` holds its PTX, or nothing if the target has none."""
-
-    name: str
-    asm: dict[str, str]
-
-
-Answer = list[tuple[str, dict[str, str]]] | str
-"""The name and the code of each kernel, or why there are none to look at."""
+Answer = tuple[Kernel, ...] | str
+"""The kernels, or why there are none to look at."""
 
 
 class AheadError(SoftcheckError):
     """Kernels that could not be compiled ahead of time, with the reason."""
 
 
-def compile_ahead(wanted: CompileRequest) -> tuple[Kernel, ...]:
-    """Kernels of a variant; empty if it launches none itself. Imports neither torch nor Triton.
+def compile_ahead(spec: str, fact: Recognised | None, dtype: str, shape: tuple[int, int]) -> tuple[Kernel, ...]:
+    """Kernels that a variant launches for a contiguous input; empty if it launches none itself. Imports neither torch nor Triton.
+
+    ``fact`` is what trials have shown of its call: nothing can be tried where nothing runs.
 
     Raises AheadError if the variant can't be loaded or raises, the compiler refuses a kernel, or the process ends or
     takes more than a minute. The next call then starts another process.
     """
     try:
-        answer = _process().ask(wanted)
+        answer = _process().ask((spec, fact, dtype, shape))
     except AheadError:
         _process().stop()
         _process.cache_clear()
         raise
     if isinstance(answer, str):
         raise AheadError(answer)
-    return tuple(Kernel(name, asm) for name, asm in answer)
+    return answer
 
 
 class _Process:
@@ -117,15 +102,13 @@ def serve(connection: Connection) -> None:
 
     while True:
         try:
-            wanted: CompileRequest = connection.recv()
+            spec, fact, dtype, shape = connection.recv()
         except EOFError:
             return
         answer: Answer
         try:
-            function = load(wanted.spec, wanted.fact, torch.device("cpu")).function
-            compiled = compile_for(function, wanted.target, wanted.dtype, wanted.shape)
-            kept = ((k.name, k.asm.get("ptx")) for k in compiled)
-            answer = [(name, {"ptx": ptx} if isinstance(ptx, str) else {}) for name, ptx in kept]
+            compiled = compile_for(load(spec, fact, torch.device("cpu")).function, TARGET, dtype, shape)
+            answer = tuple(Kernel(k.name, {s: text for s, text in k.asm.items() if s == "ptx"}) for k in compiled)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a variant raises is a reason
             answer = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         connection.send(answer)

@@ -4,21 +4,17 @@ On a GPU the kernels are those that Triton launches in a call. If Triton interpr
 another process, for ``ahead.TARGET``. Triton is imported only on a GPU.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import cache
 
 import torch
 
 from oracles.formats import FORMATS
 from softcheck.calling.call import TORCH_DTYPES, Dispatched, Placed, Returned, call_on_device
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.toolchain.ptx import Compiled, read_arithmetic, shown_arithmetic
-from softcheck.variants.ahead import TARGET, AheadError, CompileRequest, compile_ahead
+from softcheck.toolchain.ptx import Kernel, read_arithmetic, shown_arithmetic
+from softcheck.variants.ahead import AheadError, compile_ahead
 from softcheck.variants.registry import LoadedVariant
-
-_known: dict[tuple[str, int, str, tuple[int, int]], tuple[Callable[..., Any], Any]] = {}
-"""The answer to each question about a function, by its identity, a dtype and a shape. The function is kept, so that no
-other function gets its id."""
 
 _SUMS = frozenset(
     {
@@ -30,6 +26,7 @@ _SUMS = frozenset(
 """Torch's own operations that add up numbers, by their names in ``aten``."""
 
 
+@cache
 def shown(
     variant: LoadedVariant, dtype: str, shape: tuple[int, int], *, on_gpu: bool, device: torch.device
 ) -> Arithmetic | None:
@@ -40,21 +37,19 @@ def shown(
     variant is called once on zeros on ``device``; otherwise its host code runs in another process. Each question is
     answered once per process.
     """
-    key = ("shown", id(variant.function), dtype, shape)
-    if key not in _known:
-        try:
-            kernels = _launched(variant, dtype, shape, device) if on_gpu else _compiled(variant, dtype, shape)
-            observed = read_arithmetic(kernels)
-            arithmetic = shown_arithmetic(observed, dtype) if observed.exponentials else None
-        except (AheadError, ValueError):
-            arithmetic = None
-        _known[key] = (variant.function, arithmetic)
-    found: Arithmetic | None = _known[key][1]
-    return found
+    try:
+        if on_gpu:
+            kernels = _launched(variant, dtype, shape, device)
+        else:
+            kernels = compile_ahead(variant.name, variant.fact, dtype, shape)
+        observed = read_arithmetic(kernels)
+        return shown_arithmetic(observed, dtype) if observed.exponentials else None
+    except (AheadError, ValueError):
+        return None
 
 
-def _launched(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device: torch.device) -> Sequence[Compiled]:
-    from softcheck.toolchain.capture import launched
+def _launched(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device: torch.device) -> Sequence[Kernel]:
+    from softcheck.toolchain.compile import launched
 
     with launched() as kernels:
         returned = _call_on_zeros(variant, dtype, shape, device)
@@ -62,20 +57,14 @@ def _launched(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device
     return [] if returned.output is None else kernels
 
 
-def _compiled(variant: LoadedVariant, dtype: str, shape: tuple[int, int]) -> Sequence[Compiled]:
-    return compile_ahead(CompileRequest(variant.name, variant.fact, TARGET, dtype, shape))
-
-
+@cache
 def torch_sums(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device: torch.device) -> bool:
     """True if torch adds up numbers in a call, on zeros, of a variant with a contiguous input of a dtype and a shape."""
-    key = ("summed", id(variant.function), dtype, shape)
-    if key not in _known:
-        # The first call may tune or compile, which takes sums of others' own.
+    # The first call may tune or compile, which takes sums of others' own.
+    _call_on_zeros(variant, dtype, shape, device)
+    with Dispatched() as dispatched:
         _call_on_zeros(variant, dtype, shape, device)
-        with Dispatched() as dispatched:
-            _call_on_zeros(variant, dtype, shape, device)
-        _known[key] = (variant.function, any(name.rpartition(".")[2] in _SUMS for name in dispatched.operations))
-    return bool(_known[key][1])
+    return any(name.rpartition(".")[2] in _SUMS for name in dispatched.operations)
 
 
 def _call_on_zeros(variant: LoadedVariant, dtype: str, shape: tuple[int, int], device: torch.device) -> Returned:

@@ -3,7 +3,8 @@
 The fork sees the variant as it is and leaves no trace in it: whatever such a call caches is forgotten with the process.
 A call there takes some 0.1 ms, so that thousands of shapes can be tried, and each boundary between two paths is found
 by bisection. Inputs of up to 65536 elements are zeros, and the contents of others undefined: a path that depends on them
-may not be found. On a GPU the fork pretends one to the variant, since CUDA can't be used in a fork.
+may not be found. CUDA can't be used in a fork, so that a GPU is pretended there: tensors lie in host memory and say that
+they are on the GPU, of which torch tells what it told before the fork.
 """
 
 import multiprocessing
@@ -11,16 +12,16 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain, pairwise, zip_longest
 from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from softcheck.calling.call import TORCH_DTYPES
-from softcheck.variants import pretended_gpu
 from softcheck.variants.signatures import CallPath, Recorder, launching_nothing, tracing
 from softcheck.variants.source import Source
 
@@ -61,12 +62,12 @@ def explore(
         return {}
     forking = multiprocessing.get_context("fork")
     ours, theirs = forking.Pipe(duplex=False)
-    answers = pretended_gpu.known()
+    answers = _told_of_gpu()
 
     def run() -> None:
         try:
             if device.type == "cuda":
-                pretended_gpu.pretend(device, answers)
+                _pretend(device, answers)
             recorder, kind = Recorder(source.files, source.branches, source.condition_lines), TORCH_DTYPES[dtype]
             most = min(most_elements, _MOST_BYTES // kind.itemsize)
             _Explorer(function, recorder, kind, most, theirs).run(shapes, rows, columns, most_calls)
@@ -170,3 +171,46 @@ def _spread(sizes: Sequence[int]) -> list[int]:
     """The sizes in an order whose every beginning is spread over all: the ends, the middle, the middles of the halves."""
     places = sorted(range(len(sizes)), key=lambda place: (-((place | 1 << 16) & -(place | 1 << 16)), place))
     return [sizes[place] for place in places]
+
+
+def _told_of_gpu() -> dict[str, Any]:
+    """Answers of torch.cuda that host code asks for, by function name, to be asked for before the fork."""
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return {}
+    return {
+        "get_device_properties": torch.cuda.get_device_properties(),
+        "get_device_capability": torch.cuda.get_device_capability(),
+        "get_device_name": torch.cuda.get_device_name(),
+        "current_stream": torch.cuda.current_stream(),
+    }
+
+
+def _pretend(device: torch.device, answers: dict[str, Any]) -> None:
+    """Makes every tensor say that it is on this device from now on, and every request for the device one for the host."""
+    torch.Tensor.is_cuda = property(lambda _tensor: True)  # type: ignore[assignment]
+    torch.Tensor.device = property(lambda _tensor: device)  # type: ignore[assignment]
+    told = {**answers, "current_device": 0, "device_count": 1, "is_available": True, "synchronize": None}
+    for name, answer in {**told, **dict.fromkeys(("device", "device_of", "stream"), nullcontext())}.items():
+        setattr(torch.cuda, name, _constant(answer))
+    _OnHost().__enter__()  # type: ignore[no-untyped-call]
+
+
+def _constant(answer: Any) -> Callable[..., Any]:
+    return lambda *_arguments, **_options: answer
+
+
+class _OnHost(TorchFunctionMode):
+    """Makes functions that name a device use the host."""
+
+    def __torch_function__(
+        self, function: Any, _types: Any, arguments: tuple[Any, ...] = (), options: dict[str, Any] | None = None
+    ) -> Any:
+        if function is torch.Tensor.cuda:
+            return arguments[0]
+        arguments = tuple(_host(argument) for argument in arguments)
+        return function(*arguments, **{name: _host(value) for name, value in (options or {}).items()})
+
+
+def _host(value: Any) -> Any:
+    is_device = isinstance(value, torch.device) or (isinstance(value, str) and value.startswith("cuda"))
+    return torch.device("cpu") if is_device else value

@@ -167,32 +167,23 @@ class Form:
     @property
     def without_part(self) -> str:
         """The call with its constants' values, without the answer's place in what it returns."""
-        return re.sub(r"\w+", lambda word: self._shown(word[0]), self._text)
+        shown = {name: repr(value) for name, value in self._constants.items()}
+        return re.sub(r"\w+", lambda word: shown.get(word[0], word[0]), self._text)
 
-    def _shown(self, name: str) -> str:
-        return repr(self._constants[name]) if name in self._constants else name
-
-    def __call__(
-        self,
-        function: Callable[..., Any],
-        inputs: Inputs,
-        options: Mapping[str, Any],
-        *,
-        poison: float | None = None,
-    ) -> Any:
+    def __call__(self, function: Callable[..., Any], inputs: Inputs, options: Mapping[str, Any]) -> Any:
         """Calls a function on what it is given for a matrix, with further keyword arguments, and returns the answer in the matrix's shape.
 
-        ``poison`` fills ``out``. A value that is no such answer is returned as it is.
+        A value that is no such answer is returned as it is.
         """
         called = partial(function, **options) if options else function
         if self.operation.gradient_in_place:
-            return _overwriting(lambda copy: self._of_rows(called, self._on(copy, inputs), poison), inputs.seen)
-        return self._of_rows(called, inputs, poison)
+            return _overwriting(lambda copy: self._of_rows(called, self._on(copy, inputs)), inputs.seen)
+        return self._of_rows(called, inputs)
 
     def tried(self, function: Callable[..., Any], x: "torch.Tensor") -> "tuple[Any, Form]":
         """Calls a function with NaN in ``out``; returns the answer, and the call that picks the same part of a tuple from now on."""
         found = self._with(_is_tried=True)
-        answer = found(function, self.inputs(x), {}, poison=float("nan"))
+        answer = found(function, self.inputs(x), {})
         return answer, found._with(_is_tried=False)  # noqa: SLF001 - of the same class
 
     def inputs(self, x: "torch.Tensor") -> Inputs:
@@ -236,12 +227,12 @@ class Form:
         """True if a call has one answer for a matrix."""
         return self.operation.matrix is not None and self.operation.answers_rows
 
-    def _of_rows(self, function: Callable[..., Any], inputs: Inputs, poison: float | None) -> Any:
+    def _of_rows(self, function: Callable[..., Any], inputs: Inputs) -> Any:
         """Makes the calls, and joins the answers for rows to that for the matrix."""
         import torch
 
         x = inputs.seen
-        answers = [self._answer_to(inputs.noted(function), call, inputs, poison) for call in inputs.calls]
+        answers = [self._answer_to(inputs.noted(function), call, inputs) for call in inputs.calls]
         if "x1" not in self.names and not self._has_one_answer:
             is_answer = self.operation.matrix and getattr(answers[0], "shape", None) == inputs.calls[0]["x"].shape
             return answers[0].reshape(x.shape) if is_answer else answers[0]
@@ -252,9 +243,7 @@ class Form:
             return other
         return torch.stack(answers).view(len(x), due.numel()) if answers else x.new_empty(0, due.numel())
 
-    def _answer_to(
-        self, function: Callable[..., Any], made: Mapping[str, Any], inputs: Inputs, poison: float | None
-    ) -> Any:
+    def _answer_to(self, function: Callable[..., Any], made: Mapping[str, Any], inputs: Inputs) -> Any:
         import torch
 
         operation, x = self.operation, made["x"]
@@ -269,8 +258,8 @@ class Form:
             shape = self._shape_due(shape, operand, x.shape[-1])
         if "out" in self.names:
             given["out"] = torch.empty(shape, dtype=x.dtype, device=x.device)
-            if poison is not None:
-                given["out"].fill_(poison)
+            if self._is_tried:
+                given["out"].fill_(math.nan)
         given["f"] = function
         places: Mapping[str, Any] = {} if inputs.are_held else _Views(given)
         value = eval(self._code, {**self._constants, **given}, places)  # noqa: S307 - the expression is the user's own

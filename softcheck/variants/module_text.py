@@ -13,6 +13,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from softcheck.errors import UsageError
+from softcheck.variants.source import defined_by
 
 
 def module_text(found: Any, name: str) -> str:
@@ -145,12 +146,7 @@ def _statement(name: str) -> tuple[Any, list[str]]:
     found: tuple[Any, list[str]] = (None, [])
     for lines in _main_files():
         for node in _parsed(lines).body:
-            bound = node.targets if isinstance(node, ast.Assign) else getattr(node, "names", [])
-            names = [
-                getattr(node, "name", None),
-                *(getattr(b, "asname", None) or getattr(b, "id", getattr(b, "name", None)) for b in bound),
-            ]
-            if name in names:
+            if name in defined_by(node):
                 found = node, lines
     return found
 

@@ -1,4 +1,4 @@
-"""The line at which a variant's code begins, and what to write for a file that is named in a function's place, without importing it."""
+"""The line at which a variant's code begins, without importing it."""
 
 import ast
 import importlib.machinery
@@ -13,10 +13,7 @@ from softcheck.errors import UsageError
 from softcheck.variants._import import working_folder_on_path
 from softcheck.variants.coverage import mentioned, reached
 from softcheck.variants.registry import Spec, resolve
-from softcheck.variants.source import read
-
-_SHOWN = 12
-"""Functions of a file that a refusal names."""
+from softcheck.variants.source import defined_by, is_kernel, read
 
 
 class SourcePlace(msgspec.Struct, frozen=True):
@@ -87,27 +84,9 @@ def _definition(tree: ast.Module, name: str) -> ast.stmt | None:
     found: ast.stmt | None = None
     body = tree.body
     for part in name.split("."):
-        found = next((node for node in reversed(body) if part in _defined(node)), None)
+        found = next((node for node in reversed(body) if part in defined_by(node)), None)
         body = getattr(found, "body", [])
     return found
-
-
-def _defined(node: ast.stmt) -> Iterator[str]:
-    match node:
-        case ast.FunctionDef() | ast.ClassDef():
-            yield node.name
-        case ast.Assign() | ast.AnnAssign():
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
-        case ast.Import() | ast.ImportFrom():
-            yield from (alias.asname or alias.name for alias in node.names)
-
-
-def is_kernel(node: ast.stmt) -> bool:
-    """True if a function is decorated with ``triton.jit``, called or not, under any name that ends in jit."""
-    decorators = getattr(node, "decorator_list", [])
-    names = (each.func if isinstance(each, ast.Call) else each for each in decorators)
-    return any(ast.unparse(name).rpartition(".")[2] == "jit" for name in names)
 
 
 def _launched(node: ast.AST) -> Iterator[str]:
@@ -115,25 +94,3 @@ def _launched(node: ast.AST) -> Iterator[str]:
     for each in ast.walk(node):
         if isinstance(each, ast.Call) and isinstance(each.func, ast.Subscript):
             yield ast.unparse(each.func.value).rpartition(".")[2]
-
-
-def refuse_misnamed(spec: str) -> None:
-    """Raises UsageError, with what to write, for ``FILE.py`` and ``FILE.py::FUNCTION``; for others ``resolve`` does."""
-    file, colons, function = spec.partition("::")
-    if colons and file.endswith(".py"):
-        raise UsageError(f"variant {spec!r} has two colons; write one: {file}:{function or 'FUNCTION'}")
-    if spec.endswith(".py") and (names := list(_functions_of(Path(spec)))):
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        has = f"it has {', '.join(names[:_SHOWN])}{more}"
-        raise UsageError(f"variant {spec!r} names no function; write {spec}:FUNCTION; {has}")
-
-
-def _functions_of(file: Path) -> Iterator[str]:
-    """The public functions and classes at the top of a file, but for Triton's kernels; none of one that can't be read."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_") and not is_kernel(node):
-            yield node.name

@@ -82,11 +82,9 @@ class Guess:
     """True if it is tried only where no other call answers."""
 
 
-def _words_of(operation: Operation | None) -> Mapping[str, Sequence[str]]:
+def _words_of(operation: Operation) -> Mapping[str, Sequence[str]]:
     """Returns the arguments that a parameter of a name may get in a call that computes an operation, the likeliest first."""
     found: dict[str, Sequence[str]] = {name: (text,) for name, text in _ARGUMENTS.items()}
-    if operation is None:
-        return found
     given, usual = operation.parameters, operation_of(operation.name).parameters
     changed = {name for name, value in given.items() if value != usual.get(name, value)}
     changed |= {"scale"} if given.get("scale", 1.0) != 1 else set()
@@ -101,16 +99,14 @@ _WITHOUT_NAMES = [Guess(PLAIN), *(Guess(text, sure=False) for text in ("f(x, -1)
 """The calls of a function that has no signature to read, such as one written in C."""
 
 
-def guesses(function: Callable[..., Any], operation: Operation | None = None) -> list[Guess]:
+def guesses(function: Callable[..., Any], operation: Operation) -> list[Guess]:
     """The calls that a function's parameters allow for an operation, the likeliest first; none where they can't be guessed."""
-    try:
-        return _guesses_for(parameters_of(function), operation)
-    except (TypeError, ValueError):
-        return _WITHOUT_NAMES
+    parameters = parameters_of(function)
+    return _WITHOUT_NAMES if parameters is None else _guesses_for(parameters, operation)
 
 
-def parameters_of(function: Any) -> list[inspect.Parameter]:
-    """The parameters of a function, of an operator of torch, or of a Triton kernel, where tuned ones have a default; may raise TypeError or ValueError."""
+def parameters_of(function: Any) -> list[inspect.Parameter] | None:
+    """The parameters of a function, of an operator of torch, or of a Triton kernel, where tuned ones have a default; None without a signature to read."""
     operator = getattr(function, "_opoverload", None) or getattr(function, "default", None) or function
     if (schema := getattr(operator, "_schema", None)) is not None:
         return [
@@ -130,24 +126,22 @@ def parameters_of(function: Any) -> list[inspect.Parameter]:
         if not hasattr(function, "fn"):
             break
         function = function.fn
-    found = inspect.signature(function).parameters.values()
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
     return [each.replace(default=None) if each.name in tuned else each for each in found]
 
 
 def parameters_to_make(kind: Any) -> list[inspect.Parameter]:
     """The parameters of a class whose instances are called; none of anything else, or without a signature to read."""
-    try:
-        is_made = inspect.isclass(kind) and not hasattr(kind, "setup_context")
-        return parameters_of(kind) if is_made else []
-    except (TypeError, ValueError):
-        return []
+    is_made = inspect.isclass(kind) and not hasattr(kind, "setup_context")
+    return (parameters_of(kind) or []) if is_made else []
 
 
-def _instance_guesses(
-    kind: type, method: Callable[..., Any], operation: Operation | None, *, is_module: bool
-) -> list[Guess]:
+def _instance_guesses(kind: type, method: Callable[..., Any], operation: Operation, *, is_module: bool) -> list[Guess]:
     """The calls of a class whose instances need arguments; none where these can't be guessed."""
-    needed = [p for p in parameters_of(kind) if is_required(p) or _is_dimension(p)]
+    needed = [p for p in parameters_of(kind) or () if is_required(p) or _is_dimension(p)]
     known = {p.name: _argument_of(p.name, _words_of(operation)) for p in needed}
     if not all(known.values()):
         return []
@@ -161,7 +155,7 @@ def _instance_guesses(
 
 def kernel_guess(kernel: Any) -> Guess | None:
     """The launch of a Triton kernel with one program for each row; None where an argument's name tells nothing."""
-    parameters = parameters_of(kernel)
+    parameters = parameters_of(kernel) or []
     values = {p.name: argument_for(p.name) for p in parameters if is_required(p)}
     if not {"x", "out"} <= {*values.values()} or "..." in values.values():
         return None
@@ -169,13 +163,13 @@ def kernel_guess(kernel: Any) -> Guess | None:
 
 
 def _guesses_for(
-    parameters: Sequence[inspect.Parameter], operation: Operation | None, *, positional: bool = False
+    parameters: Sequence[inspect.Parameter], operation: Operation, *, positional: bool = False
 ) -> list[Guess]:
     """The calls that some parameters allow, without keywords if ``positional``, as the ``apply`` of an autograd function needs it."""
     if any(p.kind is p.VAR_POSITIONAL for p in parameters) and not any(is_required(p) for p in parameters):
         return _WITHOUT_NAMES
-    words, takes_matrix = _words_of(operation), operation is None or "x" in {each.name for each in operation.operands}
-    given = {} if operation is None else passed(parameters, operation)
+    words, takes_matrix = _words_of(operation), "x" in {each.name for each in operation.operands}
+    given = passed(parameters, operation)
     needed = [p for p in parameters if is_required(p) or _is_dimension(p) or p.name in given]
     known = {p.name: _argument_of(p.name, words) or given.get(p.name) for p in needed}
     known |= {name: text for name, text in given.items() if text == "False"}
@@ -184,8 +178,7 @@ def _guesses_for(
         first = next((text for text in known.values() if text and operands_in(text)), "x")
         known = {name: text and re.sub(r"\bx(?=\.)", first, text) for name, text in known.items()}
     place = _place_of_input(needed, known) if takes_matrix else ""
-    is_loss = operation is not None and "head" in operation.parameters
-    if is_loss and (linear := hidden_and_head([p.name for p in needed])) is not None:
+    if "head" in operation.parameters and (linear := hidden_and_head([p.name for p in needed])) is not None:
         place, known[linear[1]] = linear[0], "head"
     if place is None:
         return []
@@ -220,7 +213,8 @@ def _alternatives(
 
 def argument_for(parameter: str) -> str:
     """The argument for a parameter in a wrapper to be completed by hand; ``...`` where its name tells nothing."""
-    return "x" if parameter.lower().rstrip("_") in _INPUT else _argument_of(parameter, _words_of(None)) or "..."
+    name = parameter.lower().rstrip("_")
+    return "x" if name in _INPUT else _ARGUMENTS.get(name, "...")
 
 
 def is_required(parameter: inspect.Parameter) -> bool:
@@ -264,7 +258,7 @@ def arguments_of(
     return ", ".join(words)
 
 
-def callable_of(found: Any, operation: Operation | None = None) -> tuple[Callable[..., Any], list[Guess]]:
+def callable_of(found: Any, operation: Operation) -> tuple[Callable[..., Any], list[Guess]]:
     """Returns the function behind a class, a module or an object, and the calls that may be its own; raises TypeError where there are none."""
     import torch
 
@@ -287,7 +281,7 @@ def callable_of(found: Any, operation: Operation | None = None) -> tuple[Callabl
     ]
 
 
-def _callable_of_class(kind: type, operation: Operation | None) -> tuple[Callable[..., Any], list[Guess]]:
+def _callable_of_class(kind: type, operation: Operation) -> tuple[Callable[..., Any], list[Guess]]:
     import torch
 
     if issubclass(kind, torch.autograd.Function):

@@ -30,6 +30,7 @@ from softcheck.variants.meanings import implied, of_defaults
 from softcheck.variants.recognise import parameters_to_make
 from softcheck.variants.recognised import Recognised, unrecognised
 from softcheck.variants.recognition import Candidate, Recognition
+from softcheck.variants.source import functions_of
 
 if TYPE_CHECKING:
     import torch
@@ -43,6 +44,9 @@ BUILTIN_OF: dict[str, list[str]] = {
 """Names of the built-in variants of each operation in the order of tables; torch's own is one of them."""
 
 BUILTIN = BUILTIN_OF["softmax"]
+
+_SHOWN = 12
+"""Functions of a file that a refusal names."""
 
 ENTRY_POINTS = "softcheck.variants"
 """Entry point group through which other packages offer variants."""
@@ -64,7 +68,7 @@ class Spec:
     """Promises in place of those that the function declares, as ``with_promises`` reads them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LoadedVariant:
     """A variant ready to call: ``function(x: Tensor[rows, columns]) -> Tensor``."""
 
@@ -145,8 +149,13 @@ def resolve(spec: str) -> Spec:
         call = Form(f"f{arguments}").text
         return dataclasses.replace(resolve(named), name=f"{named}{call[1:]}", call=call)
     location, _, function = spec.rpartition(":")
+    if location.endswith(".py:"):
+        raise UsageError(f"variant {spec!r} has two colons; write one: {location}{function or 'FUNCTION'}")
     if spec.endswith(".py") or (not location and "/" in spec):
-        raise UsageError(f"variant {spec!r} names no function; write {spec}:FUNCTION")
+        names = [*functions_of(Path(spec))]
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        has = f"; it has {', '.join(names[:_SHOWN])}{more}" if names else ""
+        raise UsageError(f"variant {spec!r} names no function; write {spec}:FUNCTION{has}")
     if not location:
         return _resolve_entry_point(spec)
     if not all(part.isidentifier() for part in function.split(".")):

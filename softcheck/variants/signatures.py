@@ -19,9 +19,8 @@ from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
 from softcheck.calling.call import Dispatched
+from softcheck.toolchain.interpreter import wrapped
 from softcheck.variants.coverage import Arc, Line
-
-_LAUNCHERS = (JITFunction, InterpretedFunction)
 
 
 class LaunchNumber(NamedTuple):
@@ -176,29 +175,22 @@ class Recorder:
 @contextmanager
 def launching_nothing(recorder: Recorder) -> Iterator[None]:
     """Gives each launch in the block to the recorder in place of the device, in the first configuration if it is tuned."""
-    originals = [launcher.run for launcher in _LAUNCHERS]
-    tuning = Autotuner.run
 
-    def run(kernel: Any, *arguments: Any, grid: Any, warmup: bool = False, **options: Any) -> None:  # noqa: ARG001
+    def run(_: Any, kernel: Any, *arguments: Any, grid: Any, warmup: bool = False, **options: Any) -> None:  # noqa: ARG001
         recorder.note(kernel, arguments, options, grid)
 
-    def untuned(tuner: Any, *arguments: Any, **options: Any) -> Any:
+    def untuned(tuning: Any, tuner: Any, *arguments: Any, **options: Any) -> Any:
         configs, tuner.configs = tuner.configs, tuner.configs[:1]
         try:
             return tuning(tuner, *arguments, **options)
         finally:
             tuner.configs = configs
 
-    for launcher in _LAUNCHERS:
-        launcher.run = run
-    Autotuner.run = untuned
-    try:
-        with recorder.dispatched:
-            yield
-    finally:
-        Autotuner.run = tuning
-        for launcher, original in zip(_LAUNCHERS, originals, strict=True):
-            launcher.run = original
+    with (
+        wrapped({(JITFunction, "run"): run, (InterpretedFunction, "run"): run, (Autotuner, "run"): untuned}),
+        recorder.dispatched,
+    ):
+        yield
 
 
 @contextmanager

@@ -272,3 +272,33 @@ def _beside(module: ast.Module, folder: Path) -> list[Path]:
         for parts in (name.split(".") for name in names):
             found |= dict.fromkeys((base.joinpath(*parts).with_suffix(".py"), base / f"{parts[-1]}.py"))
     return [file for file in found if file.is_file() and file != _DECLARING]
+
+
+def defined_by(node: ast.stmt) -> Iterator[str]:
+    """Yields the names that a statement at the top of a module or a class defines."""
+    match node:
+        case ast.FunctionDef() | ast.ClassDef():
+            yield node.name
+        case ast.Assign() | ast.AnnAssign():
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+        case ast.Import() | ast.ImportFrom():
+            yield from (alias.asname or alias.name for alias in node.names)
+
+
+def is_kernel(node: ast.stmt) -> bool:
+    """True if a function is decorated with ``triton.jit``, called or not, under any name that ends in jit."""
+    decorators = getattr(node, "decorator_list", [])
+    names = (each.func if isinstance(each, ast.Call) else each for each in decorators)
+    return any(ast.unparse(name).rpartition(".")[2] == "jit" for name in names)
+
+
+def functions_of(file: Path) -> Iterator[str]:
+    """Yields the public functions and classes at the top of a file, but for Triton's kernels; none of one that can't be read."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_") and not is_kernel(node):
+            yield node.name

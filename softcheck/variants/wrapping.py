@@ -13,10 +13,7 @@ from softcheck.variants.recognise import argument_for, arguments_of, is_required
 
 def wrapper(found: Any, spec: str) -> str:
     """A function of one matrix that calls an object of a spec, with ``...`` for what its parameters' names do not tell."""
-    try:
-        parameters = parameters_of(found)
-    except (TypeError, ValueError):
-        parameters = []
+    parameters = parameters_of(found) or []
     is_kernel = hasattr(found, "arg_names") or hasattr(found, "fn")
     name = spec.rpartition(":")[2]
     arguments = {p.name: argument_for(p.name) for p in parameters if is_required(p)}
@@ -79,23 +76,21 @@ def _packed(name: str, operands: Mapping[str, str]) -> str:
     return f"{whose}.shape[2]" if _LONGEST.match(name.lower()) else argument_for(name)
 
 
-def refusal_of(found: Any, function: Callable[..., Any], spec: str, judged: Operation | None) -> str:
+def refusal_of(found: Any, function: Callable[..., Any], spec: str, judged: Operation) -> str:
     """Returns why a function can't be called, and the next step: another operation, a call, or a wrapper of ``found``."""
     name = getattr(function, "__name__", type(function).__name__)
-    try:
-        signature = str(inspect.signature(function))
-        needed = [each.name for each in parameters_of(function) if is_required(each)]
-    except (TypeError, ValueError):
-        signature, needed = "(...)", []
+    parameters = parameters_of(function)
+    signature = "(...)" if parameters is None else str(inspect.signature(function))
+    needed = [each.name for each in parameters or () if is_required(each)]
     begin = f"variant {spec!r}: {name}{signature}"
     if packed := [name for name in needed if _PLACES.match(name.lower())]:
         operands = operand_names(needed, "attention")
         is_attention = {*operands.values()} >= {"q", "k", "v"}
         pasted = packing_wrapper(needed, spec, operands) if is_attention else wrapper(found, spec)
         return f"{begin} takes {packed[0]}, and packed sequences of several lengths are not judged. {pasted}"
-    what = "one matrix" if judged is None or "x" in {each.name for each in judged.operands} else "its operands"
+    what = "one matrix" if "x" in {each.name for each in judged.operands} else "its operands"
     begin += f" can't be called with {what}, and no other call of it was found to give an answer; "
-    if fitting := [each for each in fitting_operations(needed, name) if judged is None or each != judged.name]:
+    if fitting := [each for each in fitting_operations(needed, name) if each != judged.name]:
         options = " or ".join(f"--operation {each}" for each in fitting)
         return f"{begin}the names of its parameters are those of another operation: add {options}"
     return (

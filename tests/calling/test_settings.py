@@ -31,7 +31,7 @@ MATMUL = torch.backends.cuda.matmul
 
 @pytest.fixture(autouse=True)
 def forget(monkeypatch):
-    monkeypatch.setattr(state, "_lost", state._Lost())
+    monkeypatch.setattr(state.Snapshot, "is_any_lost", False)
 
 
 def set_default_device():

@@ -17,7 +17,7 @@ from softcheck.calling.state import Snapshot
 
 @pytest.fixture(autouse=True)
 def forget(monkeypatch):
-    monkeypatch.setattr(state, "_lost", state._Lost())
+    monkeypatch.setattr(state.Snapshot, "is_any_lost", False)
 
 
 def test_what_nobody_changed_is_not_named():

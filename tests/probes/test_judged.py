@@ -161,7 +161,7 @@ def test_no_call_is_made_after_one_whose_state_could_not_be_put_back(device, mon
         stop.wait()
 
     # What these calls leave behind ends with the test.
-    monkeypatch.setattr(state, "_lost", state._Lost())
+    monkeypatch.setattr(state.Snapshot, "is_any_lost", False)
 
     def leaves_a_thread():
         def softmax(x):

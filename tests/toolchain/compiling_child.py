@@ -8,7 +8,7 @@ from softcheck.variants.registry import load
 
 def run(spec, target, dtype, shape):
     kernels = compile_for(load(spec).function, target, dtype, shape)
-    return [(k.name, set(k.asm), k.shared_bytes, k.asm["ttir"]) for k in kernels]
+    return [(k.name, set(k.asm), k.metadata.shared, k.asm["ttir"]) for k in kernels]
 
 
 if __name__ == "__main__":

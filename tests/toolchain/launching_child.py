@@ -6,8 +6,7 @@ import sys
 import torch
 import triton
 
-from softcheck.toolchain.capture import launched
-from softcheck.toolchain.compile import stand_in_driver
+from softcheck.toolchain.compile import launched, stand_in_driver
 from softcheck.toolchain.ptx import read_arithmetic
 from softcheck.variants.registry import load
 

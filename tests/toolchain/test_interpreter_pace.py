@@ -6,7 +6,7 @@ import pytest
 from triton.runtime.interpreter import InterpreterBuilder
 
 from softcheck.errors import UninterpretableError
-from softcheck.toolchain import _interpreter_pace as pace
+from softcheck.toolchain import interpreter
 
 
 @pytest.fixture
@@ -22,9 +22,9 @@ def launch(monkeypatch):
         def set_grid_idx(self, *place):
             self.grid_idx = place
 
-    pace.install(SimpleNamespace(InterpreterBuilder=Builder))
+    interpreter.end_long_launches(Builder)
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(pace, "time", SimpleNamespace(process_time=lambda: clock.now))
+    monkeypatch.setattr(interpreter, "time", SimpleNamespace(process_time=lambda: clock.now))
     builder, ran = Builder(), []
 
     def run(programs, seconds):
@@ -46,7 +46,7 @@ def test_a_launch_of_minutes_is_ended_and_says_how_long_it_would_take(launch):
         UninterpretableError, match="1024 programs of one launch would take 307 s here; judge it on a GPU"
     ):
         launch(1024, 0.3)
-    assert len(launch.ran) * 0.3 < pace.SURE_AFTER + 0.4
+    assert len(launch.ran) * 0.3 < interpreter.SURE_AFTER + 0.4
 
 
 @pytest.mark.parametrize(("programs", "seconds"), [(100, 0.3), (1, 300.0), (1000, 0.001), (3, 13.0), (0, 1.0)])

@@ -1,5 +1,7 @@
 """Attention by torch's scaled_dot_product_attention, with each of its backends."""
 
+from collections.abc import Callable
+
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -7,11 +9,22 @@ from softcheck.errors import UninterpretableError
 from softcheck.variants.builtin.declarations import declared
 
 
-def _by(backend: SDPBackend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    if q.device.type != "cuda" and backend in (SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION):
-        raise UninterpretableError(f"torch's backend {backend.name} runs on a GPU alone; judge it on one")
-    with sdpa_kernel(backend):
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+def _by(backend: SDPBackend) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension] by one backend."""
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        if q.device.type != "cuda" and backend in (SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION):
+            raise UninterpretableError(f"torch's backend {backend.name} runs on a GPU alone; judge it on one")
+        with sdpa_kernel(backend):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+    return attention
+
+
+torch_sdpa_math = declared("torch_sdpa_math")(_by(SDPBackend.MATH))
+torch_sdpa_flash = declared("torch_sdpa_flash")(_by(SDPBackend.FLASH_ATTENTION))
+torch_sdpa_efficient = declared("torch_sdpa_efficient")(_by(SDPBackend.EFFICIENT_ATTENTION))
+torch_sdpa_cudnn = declared("torch_sdpa_cudnn")(_by(SDPBackend.CUDNN_ATTENTION))
 
 
 @declared("torch_attention_logsumexp")
@@ -36,27 +49,3 @@ def torch_sdpa_biased(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: t
 def torch_sdpa_causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Causal attention of [batch, heads, length, dimension]."""
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-
-@declared("torch_sdpa_math")
-def torch_sdpa_math(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""
-    return _by(SDPBackend.MATH, q, k, v)
-
-
-@declared("torch_sdpa_flash")
-def torch_sdpa_flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""
-    return _by(SDPBackend.FLASH_ATTENTION, q, k, v)
-
-
-@declared("torch_sdpa_efficient")
-def torch_sdpa_efficient(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""
-    return _by(SDPBackend.EFFICIENT_ATTENTION, q, k, v)
-
-
-@declared("torch_sdpa_cudnn")
-def torch_sdpa_cudnn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Attention of [batch, heads, queries, dimension] over [batch, heads, keys, dimension]."""
-    return _by(SDPBackend.CUDNN_ATTENTION, q, k, v)

@@ -7,8 +7,8 @@ import torch
 import triton.language as tl
 
 from softcheck.variants.builtin._common import block_and_warps, compute_type, jit, new_output
-from softcheck.variants.builtin._online import tile_and_warps
 from softcheck.variants.builtin.declarations import declared
+from softcheck.variants.builtin.online import tile_and_warps
 
 
 @declared("torch_softmax_backward")

@@ -7,8 +7,8 @@ import triton
 import triton.language as tl
 
 from softcheck.variants.builtin._common import compute_type, jit, new_output, new_row_output
-from softcheck.variants.builtin._online import running_sum, tile_and_warps
 from softcheck.variants.builtin.declarations import IGNORED, declared
+from softcheck.variants.builtin.online import running_sum, tile_and_warps
 
 _LARGEST_CHUNK = 2**16
 """Columns of the largest chunk of a row that has a program of its own."""

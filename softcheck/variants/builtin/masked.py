@@ -4,8 +4,8 @@ import torch
 import triton.language as tl
 
 from softcheck.variants.builtin._common import block_and_warps, compute_type, jit, new_output
-from softcheck.variants.builtin._online import running_sum, tile_and_warps
 from softcheck.variants.builtin.declarations import declared
+from softcheck.variants.builtin.online import running_sum, tile_and_warps
 
 
 @jit

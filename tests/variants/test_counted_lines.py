@@ -8,7 +8,7 @@ import torch
 
 from softcheck.run.protocol import Load
 from softcheck.run.serving import Server
-from softcheck.variants import executed
+from softcheck.variants import coverage
 
 CODE = """
 def helper(x):
@@ -35,33 +35,33 @@ def module(tmp_path):
 
 
 def new(variant):
-    return {line for _, line in executed.newly_run(variant)}
+    return {line for _, line in coverage.newly_run(variant)}
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring came with Python 3.12")
 def test_each_line_is_told_once_for_each_variant(module):
-    executed.attribute_to("one", [module.__file__])
+    coverage.attribute_to("one", [module.__file__])
     module.softmax(1)
     assert new("one") == {6, 8}
     module.softmax(5)
     module.softmax(1)
     assert new("one") == {3, 7}
-    executed.attribute_to("two", [module.__file__])
+    coverage.attribute_to("two", [module.__file__])
     module.other(1)
     assert new("two") == {3, 11}
     assert new("one") == set()
 
 
 def test_nothing_is_counted_of_a_variant_that_never_ran():
-    assert executed.newly_run("nobody") == frozenset()
+    assert coverage.newly_run("nobody") == frozenset()
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring came with Python 3.12")
 def test_a_worker_puts_back_what_calls_left_and_goes_on_counting(module):
     server = Server(torch.device("cpu"))
-    executed.attribute_to("three", [module.__file__])
+    coverage.attribute_to("three", [module.__file__])
     module.softmax(1)
     list(server.answer(Load("torch", ("float16",))))
-    executed.attribute_to("three", [module.__file__])
+    coverage.attribute_to("three", [module.__file__])
     module.other(1)
     assert new("three") == {3, 6, 8, 11}
