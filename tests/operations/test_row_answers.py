@@ -88,7 +88,7 @@ def test_oracles_with_label_smoothing_keep_their_stated_error(spread, smoothing)
 )
 def test_label_smoothing(name, is_right, dtype):
     spec = f"{KERNELS}:{name}@operation=cross_entropy,label_smoothing=0.1"
-    chosen = ["--dtype", dtype, "--device", "interpreter", *FAMILIES, "--probe", "gradients"]
+    chosen = ["--dtype", dtype, "--device", "interpreter", *FAMILIES, "--probe", "gradients", "--effort", "quick"]
     found = CliRunner().invoke(cli, ["report", "--variant", spec, *chosen])
     assert found.exit_code == int(not is_right), found.output
 
