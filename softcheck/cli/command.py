@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 import click
 
 from softcheck.cli.config import ConfiguredCommand, NumberRange, words
+from softcheck.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,19 @@ class Gathered:
     types: Mapping[str, "click.ParamType[Any]"] = field(default_factory=dict)
 
 
-class Word(click.types.FuncParamType):  # type: ignore[type-arg]  # generic since click 8.4
+class Word(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
     """The type of a text that a function reads, which raises UsageError or click's BadParameter for a wrong one."""
 
     def __init__(self, read: Callable[[Any], Any], name: str = "text") -> None:
-        """``name`` is the name of the type in messages."""
-        super().__init__(read)
-        self.name = name
+        """``name`` is the name of the type in help."""
+        self.read, self.name = read, name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """What the function reads; fails with click's own error."""
+        try:
+            return self.read(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
 
 
 def command(name: str, within: click.Group | None = None) -> Callable[[Callable[..., None]], click.Command]:

@@ -1,18 +1,16 @@
 """Options of the pytest plugin: the command line, then the environment, then ``[tool.softcheck]`` in pyproject.toml."""
 
-import os
 import tomllib
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 
 _LISTS = ("variant", "dtype", "family", "case", "probe", "corpus")
 """Settings that are lists of names."""
-_SINGLE = {"device": "auto", "generate": 50, "require-all-sizes": False, "seed": 0}
-"""Settings of one value, and what they are if nobody says."""
+_SINGLE = ("device", "generate", "require-all-sizes", "seed")
+"""Settings of one value."""
 
 
 @dataclass(frozen=True)
@@ -55,48 +53,46 @@ def settings_of(config: pytest.Config) -> Settings:
 def _read_settings(config: pytest.Config) -> Settings:
     import click
 
-    from softcheck.cli import config as cli
-    from softcheck.cli.options import drawn
-    from softcheck.cli.report import report_command
+    from softcheck.cli.command import Word, command
+    from softcheck.cli.config import is_typed
+    from softcheck.cli.main import cli
+    from softcheck.cli.options import Dtypes, drawn, seed
     from softcheck.errors import UsageError
+    from softcheck.run.process import DeviceChoice
 
-    path, table = cli.table_above(config.rootpath) or (config.rootpath, {})
-    if not set(table) <= {*_LISTS, *_SINGLE}:
-        from softcheck.cli.main import cli as commands
+    @command("pytest plugin")
+    def taken(
+        *,
+        variant: tuple[str, ...] = (),
+        dtype: Dtypes = (),
+        family: tuple[str, ...] = (),
+        case: tuple[str, ...] = (),
+        probe: tuple[str, ...] = (),
+        corpus: tuple[str, ...] = (),
+        device: DeviceChoice = "auto",
+        generate: Annotated[int, click.IntRange(min=1)] = 50,
+        require_all_sizes: bool = False,
+        seed: Annotated[int | str, Word(seed, "seed")] = 0,
+    ) -> None:
+        """The settings that stand as the options of commands do."""
 
-        cli.check_names(path, table, commands)
-    options = cli.settings_of(report_command)
-    options["generate"] = copy(options["generate"])
-    options["generate"].type = click.IntRange(min=1)
-    of_table = {
-        name: cli.checked(f"{path}: [tool.softcheck] {name}", options[name], table[name])
-        for name in (*_LISTS, *_SINGLE)
-        if name in table
-    }
-    defaults = {name: tuple(of_table.get(name, ())) for name in _LISTS}
-    chosen = {
-        name: tuple(config.getoption(f"--softcheck-{name}") or os.environ.get(cli.variable(name), "").split())
-        for name in _LISTS
-    }
-    values: dict[str, Any] = {**_SINGLE, **{name: of_table[name] for name in _SINGLE if name in of_table}}
-    for name in _SINGLE:
-        asked = {f"--softcheck-{name}": config.getoption(f"--softcheck-{name}")}
-        asked[cli.variable(name)] = os.environ.get(cli.variable(name))
-        where, written = next(((where, written) for where, written in asked.items() if written), ("", values[name]))
-        try:
-            values[name] = options[name].type_cast_value(click.Context(report_command), written)
-        except click.BadParameter as error:
-            raise UsageError(f"{where} is {written!r}: {error.message}") from None
+    words: list[str] = []
+    for name in (*_LISTS, *_SINGLE):
+        given = config.getoption(f"--softcheck-{name}")
+        every = given if isinstance(given, list) else [given]
+        words += [f"--{name}" if each is True else f"--{name}={each}" for each in every if each]
+    try:
+        context = taken.make_context("pytest", words, click.Context(cli), folder=config.rootpath)
+    except click.UsageError as error:
+        raise UsageError(error.format_message().replace("'--", "'--softcheck-")) from None
+    values = context.params
     # Workers of pytest-xdist get the options, and so the number that was drawn.
     values["seed"] = drawn(values["seed"])
     config.option.softcheck_seed = str(values["seed"])
     return Settings(
-        chosen=chosen,
-        defaults=defaults,
-        device=values["device"],
-        generate=values["generate"],
-        seed=values["seed"],
-        require_all_sizes=values["require-all-sizes"],
+        chosen={name: values[name] if is_typed(context, name) else () for name in _LISTS},
+        defaults={name: values[name] for name in _LISTS},
+        **{name.replace("-", "_"): values[name.replace("-", "_")] for name in _SINGLE},
     )
 
 

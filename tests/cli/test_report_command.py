@@ -298,9 +298,9 @@ def test_saved_failure_is_run_by_corpus_run_and_saving_it_twice_changes_no_exit_
         ("seed = 1e400", "seed = inf"),
         ("seed = 1.5", "seed = 1.5"),
         ("time-limit = nan", "no number"),
-        ("save = 3", "true or false"),
-        ("variant = 3", "a list of text"),
-        ('dtype = "float61"', "unknown dtype"),
+        ("save = 3", "save = 3: '3' is not a valid boolean"),
+        ("variant = 3", "unknown variant '3'"),
+        ('dtype = "float61"', "dtype = 'float61': unknown dtype"),
     ],
 )
 def test_setting_of_the_wrong_type_names_file_and_key(tmp_path, setting, said):

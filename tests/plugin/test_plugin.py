@@ -418,9 +418,9 @@ def test_environment_stands_for_options_and_pyproject_for_what_the_marker_leaves
     ("table", "environment", "said"),
     [
         ("dtpye = 'float16'", {}, "*no setting 'dtpye'; did you mean 'dtype'*"),
-        ("dtype = 16", {}, "*dtype = 16: expected a list of text*"),
-        ("", {"SOFTCHECK_DEVICE": "gpu"}, "*SOFTCHECK_DEVICE is 'gpu': *'auto', 'cuda', 'interpreter'*"),
-        ("", {"SOFTCHECK_REQUIRE_ALL_SIZES": "maybe"}, "*_REQUIRE_ALL_SIZES is 'maybe': *valid boolean*"),
+        ("dtype = 16", {}, "*dtype = 16: unknown dtype '16'*"),
+        ("", {"SOFTCHECK_DEVICE": "gpu"}, "*SOFTCHECK_DEVICE*'gpu' is not one of 'auto', 'cuda', 'interpreter'*"),
+        ("", {"SOFTCHECK_REQUIRE_ALL_SIZES": "maybe"}, "*_REQUIRE_ALL_SIZES*'maybe' is not a valid boolean*"),
         ("generate = 0", {}, "*generate = 0: 0 is not in the range x>=1*"),
     ],
 )
