@@ -1,4 +1,7 @@
-"""Commands made of functions: each parameter is an option of its name, and ``words.toml`` says what the option is for."""
+"""Commands made of functions: each parameter is an option of its name, and ``words.toml`` says what the option is for.
+
+An annotation may hold a type of click, a dictionary of the option's further attributes, ``Argument`` or ``Gathered``.
+"""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -19,14 +22,6 @@ class Argument:
 
     metavar: str
     envvar: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Callback:
-    """Marks an option whose value goes through a callback of click, an ``eager`` one before all others."""
-
-    function: Callable[[click.Context, click.Parameter, Any], Any]
-    eager: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +100,7 @@ def _parameters(
         option = name.rstrip("_").replace("_", "-")
         attributes |= words.get(option, {})
         for mark in marks:
-            if isinstance(mark, Callback):
-                attributes |= {"callback": mark.function, "is_eager": mark.eager}
+            attributes |= mark if isinstance(mark, dict) else {}
         if is_many:
             attributes |= {"multiple": True, "callback": lambda _context, _option, values: tuple(dict.fromkeys(values))}
         elif default is not parameter.empty and default is not None and inner is not bool:

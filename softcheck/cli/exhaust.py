@@ -127,17 +127,14 @@ def _one(
     kept = Parts(journal, header, judged, rows, resume=resume)
     try:
         first = look(session, name, declaration, judged)
-        refusal = first.refusal()
-        if refusal is not None:
-            found = _nothing(name, declaration, judged, refusal.words)
-        else:
+        if (refusal := first.refusal()) is None:
             _tell(session, declaration, judged, first, judged.first - kept.rows)
             with progress.shown() as events:
                 events.stage(f"{name}, {judged.describe()}")
                 found = exhaust(session, name, declaration, judged, kept, progress=events.progress)
             refusal = first.refusal(kept.measurements)
-            if refusal is not None:
-                found = _nothing(name, declaration, judged, refusal.words)
+        if refusal is not None:
+            found = _nothing(name, declaration, judged, refusal.words)
     except KeyboardInterrupt:
         click.echo(f"softcheck: interrupted; go on with --resume ({kept.rows:,} rows are in {kept.path})", err=True)
         session.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from softcheck.cases.dtypes import known_dtype
-from softcheck.cli.command import Argument, Callback, Gathered, Word
+from softcheck.cli.command import Argument, Gathered, Word
 from softcheck.cli.config import LONGEST, NumberRange
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.registry import check_name
@@ -96,7 +96,7 @@ def _told(_context: click.Context, _option: click.Parameter, value: int | str) -
     return number
 
 
-Seed = Annotated[int, Word(seed, "seed"), Callback(_told)]
+Seed = Annotated[int, Word(seed, "seed"), {"callback": _told}]
 
 
 def _named(*, built_in: bool = False, required: bool = True) -> Gathered:

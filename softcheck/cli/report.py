@@ -12,7 +12,7 @@ from softcheck.cases.case import refuse_changed
 from softcheck.cases.corpus import default_corpora, load, select
 from softcheck.cases.corpus_edit import add
 from softcheck.cli import progress, resuming
-from softcheck.cli.command import Callback, Word, command
+from softcheck.cli.command import Word, command
 from softcheck.cli.config import NumberRange
 from softcheck.cli.options import (
     INTERRUPTED,
@@ -84,7 +84,7 @@ def report_command(
     baseline: str | None = None,
     limits: Limits,
     journal: Path | None = None,
-    resume: Annotated[Path | None, Callback(resuming.take_up, eager=True)] = None,
+    resume: Annotated[Path | None, {"callback": resuming.take_up, "is_eager": True}] = None,
 ) -> None:
     """Judge variants, all built-in ones if none is named, on the corpora and by the probes, and print a verdict table.
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from softcheck.report import content, figures
-from softcheck.report.markdown import escape, table_row
+from softcheck.report.markdown import of_tables
 from softcheck.report.model import Environment, Report, ShapeSpeed, SpeedFigures, SpeedReport, VariantResult
 from softcheck.report.output import PLAIN, Display
 from softcheck.speed.statistics import Interval
@@ -224,22 +224,20 @@ def _percent(share: Interval | None) -> str:
 HEADING = ["variant", "dtype", "what", "old", "new", "slowdown [low, high]", ""]
 
 
+def _tables(comparison: Comparison) -> list[figures.TextTable]:
+    rows = list(map(cells, told(comparison)))
+    return [figures.TextTable("", HEADING, rows, are_numbers=False)] if rows else []
+
+
 def render_table(comparison: Comparison, _display: Display = PLAIN) -> str:
     """Plain text: what changed, worst first, then what could not be compared."""
-    rows = [cells(c) for c in told(comparison)]
-    lines = figures.aligned([HEADING, *rows]) if rows else []
+    lines = [line for table in _tables(comparison) for line in table.lines()]
     return "\n".join([*lines, *remarks(comparison), closing(comparison)]) + "\n"
 
 
 def render_markdown(comparison: Comparison, _display: Display = PLAIN) -> str:
     """GitHub-flavoured Markdown: the verdict first."""
-    rows = [cells(c) for c in told(comparison)]
-    lines = ["## softcheck compare", "", f"**{escape(closing(comparison))}**"]
-    if rows:
-        lines += ["", table_row(HEADING), table_row(["---"] * len(HEADING))]
-        lines += [table_row(map(escape, row)) for row in rows]
-    noted = remarks(comparison)
-    return "\n".join([*lines, *([""] if noted else []), *(f"- {escape(line)}" for line in noted)]) + "\n"
+    return of_tables("compare", closing(comparison), _tables(comparison), remarks(comparison))
 
 
 def render_json(comparison: Comparison, _display: Display = PLAIN) -> str:

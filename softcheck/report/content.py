@@ -332,15 +332,7 @@ def probe_lines(report: Report) -> list[str]:
             text = f"{figures.plural(len(result.probes_run), 'probe')}, {figures.plural(result.trials, 'trial')}"
             properties = (f"{one_line(n)} {'yes' if holds else 'no'}" for n, holds in result.properties.items())
             said.append((subject(result), "; ".join([text, *properties])))
-    return _joined(said)
-
-
-def _joined(said: Iterable[tuple[str, str]]) -> list[str]:
-    """Remarks with all of their subjects: what is said of several alike is one line."""
-    alike: dict[str, list[str]] = {}
-    for of, text in said:
-        alike.setdefault(text, []).append(of)
-    return [f"{', '.join(of)}: {text}" for text, of in alike.items()]
+    return figures.alike(said)
 
 
 def arithmetic_lines(report: Report) -> list[str]:
@@ -352,7 +344,7 @@ def arithmetic_lines(report: Report) -> list[str]:
             left = found.leaves_contract
             parts = [*found.weaknesses, *([] if left is None else [f"leaves the standard contract {left}"])]
             said.append((subject(result), "; ".join(one_line(part) for part in parts)))
-    return _joined(said)
+    return figures.alike(said)
 
 
 def exhaustive_lines(report: Report) -> list[str]:

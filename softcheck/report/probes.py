@@ -8,6 +8,7 @@ from softcheck.contract import Violation
 from softcheck.operations.operation import Operation, value_in_words
 from softcheck.probes.outcome import NOTHING_TO_TRY, KernelArithmetic
 from softcheck.probes.registry import PROBES, described
+from softcheck.report.figures import several
 from softcheck.report.findings import FindingSource
 from softcheck.report.model import Finding
 from softcheck.report.reproduce import bits_command, probe_command
@@ -101,9 +102,9 @@ def skip_notes(run: Run) -> list[str]:
             places.setdefault(f"{result.task.variant} {result.task.dtype}")
     lines, without = [], []
     for (probe, _), (texts, places) in said.items():
-        (first, *others), (place, *elsewhere) = texts, places
+        first, *others = texts
         reason = first + (f", and {len(others)} more with other numbers" if others else "")
-        of_all = f"({place}{f' and {len(elsewhere)} more' if elsewhere else ''})"
+        of_all = f"({several(list(places))})"
         if NOTHING_TO_TRY in reason:
             without.append(f"{probe} {reason.partition(NOTHING_TO_TRY)[2]} {of_all}")
         else:

@@ -201,7 +201,7 @@ def speed_tables(result: Report | SpeedReport) -> Contents:
         for shape, table in zip(shapes, tables, strict=True)
         for row in table.rows
     ]
-    every = speed.TextTable(f"all {len(tables)} shapes", ["shape", *tables[0].heading], rows)
+    every = figures.TextTable(f"all {len(tables)} shapes", ["shape", *tables[0].heading], rows)
     return {"means": means, "tables": [], "every": every}
 
 
