@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from oracles.formats import FORMATS, Bits, Format, decode
 from softcheck.cases.bit_rows import format_rows, parse_rows
 from softcheck.cases.operands import Operands
-from softcheck.cases.recipe import Count, Recipe, available_bytes
+from softcheck.cases.recipe import Count, Recipe, check_memory
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.operation import Named
 
@@ -237,13 +237,7 @@ all."""
 def check_layout(bits: Bits, case: Case) -> None:
     """Raises UsageError if the storage doesn't fit into memory, or if one address would hold two different elements."""
     rows, columns = bits.shape
-    wanted = case.layout.extent(rows, columns) * case.format.itemsize
-    available = available_bytes()
-    if available is not None and wanted > available:
-        raise UsageError(
-            f"case {case.id!r}: the layout spans {wanted / 2**30:.1f} GiB; {available / 2**30:.1f} GiB are free. "
-            "Choose smaller strides or a smaller offset"
-        )
+    check_memory(case.layout.extent(rows, columns) * case.format.itemsize, f"case {case.id!r}: the layout")
     if not _one_element_each(case.layout, rows, columns):
         _refuse_conflicts(bits, case)
 

@@ -208,30 +208,30 @@ def select(
     judge nothing and look like success.
     """
     pool = list(cases)
-    _refuse_unknown("dtype", dtypes, {case.dtype for case in pool} | set(FORMATS))
-    _refuse_unknown("family", families, {case.family for case in pool})
-    _refuse_unknown("tag", tags, {tag for case in pool for tag in case.tags})
+    kinds: dict[str, tuple[Collection[str], Callable[[Case], Collection[str]]]] = {
+        "dtype": (dtypes, lambda case: [case.dtype]),
+        "family": (families, lambda case: [case.family]),
+        "tag": (tags, lambda case: case.tags),
+    }
+    for kind, (words, of) in kinds.items():
+        known = {word for case in pool for word in of(case)} | (set(FORMATS) if kind == "dtype" else set())
+        for word in words:
+            if word not in known:
+                raise UsageError(f"unknown {kind} {word!r}; {near_matches(word, sorted(known))}")
     for glob in globs:
         if not any(fnmatchcase(case.id, glob) for case in pool):
             raise UsageError(f"no case id matches {glob!r}; {_near_ids(glob, pool)}")
-    tests: list[Callable[[Case], bool]] = [
-        lambda case: not dtypes or case.dtype in dtypes,
-        lambda case: not families or case.family in families,
-        lambda case: not tags or not set(tags).isdisjoint(case.tags),
-        lambda case: not globs or any(fnmatchcase(case.id, glob) for glob in globs),
+    chosen = [
+        case
+        for case in pool
+        if all(not words or not set(words).isdisjoint(of(case)) for words, of in kinds.values())
+        and (not globs or any(fnmatchcase(case.id, glob) for glob in globs))
     ]
-    chosen = [case for case in pool if all(test(case) for test in tests)]
     if not chosen:
         asked = {"dtypes": dtypes, "families": families, "globs": globs, "tags": tags}
         said = "; ".join(f"{kind} {', '.join(words)}" for kind, words in asked.items() if words) or "no restriction"
         raise UsageError(f"none of {len(pool)} cases matches all of: {said}. Drop one of them")
     return chosen
-
-
-def _refuse_unknown(kind: str, words: Collection[str], known: set[str]) -> None:
-    for word in words:
-        if word not in known:
-            raise UsageError(f"unknown {kind} {word!r}; {near_matches(word, sorted(known))}")
 
 
 def _near_ids(glob: str, pool: list[Case]) -> str:

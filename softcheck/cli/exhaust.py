@@ -9,7 +9,7 @@ from typing import Annotated
 import click
 
 from softcheck import __version__
-from softcheck.cases.exhaustive import Domain, domain
+from softcheck.cases.exhaustive import Domain, Kind, domain
 from softcheck.cli import progress
 from softcheck.cli.command import command
 from softcheck.cli.options import Cluster, Dtype, Jobs, Names, Output, opened, output_as
@@ -63,15 +63,14 @@ def exhaust_command(
     if differences and any_order:
         raise UsageError("--differences are rows of their own; leave --any-order out")
     device = cluster.device(device)
-    domain(dtype, columns, differences=differences, first=sample_first)
+    kind: Kind = "differences" if differences else "ascending" if any_order else "rows"
+    domain(dtype, columns, kind, sample_first)
     with (
         opened(cluster, names, jobs) as devices,
         contextlib.closing(Session(device, jobs=jobs, devices=devices)) as session,
     ):
-        lattice = columns > 1 and not (differences or any_order) and session.ready.backend == "interpreter"
-        judged = domain(
-            dtype, columns, differences=differences, first=sample_first, lattice=lattice, ascending=any_order
-        )
+        lattice = columns > 1 and kind == "rows" and session.ready.backend == "interpreter"
+        judged = domain(dtype, columns, "lattice" if lattice else kind, sample_first)
         if any_order and session.ready.backend == "interpreter" and judged.first > _MOST_WITHOUT_A_GPU:
             raise UsageError(
                 f"--any-order: {judged.first:,} rows need a GPU; judge the first ones with --sample-first N, or leave --any-order "

@@ -290,19 +290,13 @@ class _Row:
         options = self.run.options
         if self.run.interrupted or not defect.applies(self.dtype, self.run.ready.backend):
             return False
-        could_show = [(c, m) for c, m in self.measured if defect.may_show(c.id)]
-        if probes.explains_any(defect, self.probed) or any(
-            defect.explains(v, case_id)
-            for case_id, m in (
-                *((c.id, m) for c, m in self.measured),
-                *((e.case_id, e.measurement) for e in self.exhausted),
-            )
-            for v in m.violations
-        ):
+        judged = [(c.id, m) for c, m in self.measured] + [(e.case_id, e.measurement) for e in self.exhausted]
+        shown = [(v, case_id) for case_id, m in judged for v in m.violations] + probes.shown(self.probed)
+        if any(defect.explains(*each) for each in shown):
             return False
         if probes.only_probes_show(defect):
             return probes.had_their_chance(defect, self.probed, quick=options.effort == "quick")
-        return options.whole_corpus and bool(could_show)
+        return options.whole_corpus and any(defect.may_show(case.id) for case, _ in self.measured)
 
     def _witness(self, declaration: Declaration) -> Witness | None:
         candidates = [(c, m.max_ulp) for c, m in self.measured if m.max_ulp is not None]

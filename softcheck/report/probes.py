@@ -43,11 +43,8 @@ def trials_of(probed: Iterable[ProbeResult]) -> dict[str, int]:
 
 def properties_of(probed: Iterable[ProbeResult]) -> dict[str, bool]:
     """Properties that probes looked for, and whether they hold."""
-    found: dict[str, bool] = {}
-    for result in probed:
-        for name, holds in result.conclusion.properties.items():
-            found[name] = found.get(name, True) and holds
-    return dict(sorted(found.items()))
+    found = [item for result in probed for item in result.conclusion.properties.items()]
+    return {name: (name, False) not in found for name, _ in sorted(found)}
 
 
 def arithmetic_of(probed: Iterable[ProbeResult]) -> KernelArithmetic | None:
@@ -65,13 +62,9 @@ def not_judged(at_defaults: Iterable[str], operation: Operation, probed: Iterabl
     )
 
 
-def explains_any(defect: KnownDefect, probed: Iterable[ProbeResult]) -> bool:
-    """True if a declared defect showed in a probe."""
-    return any(
-        defect.explains(shown.violation, result.case_id(shown.label))
-        for result in probed
-        for shown in result.conclusion.findings
-    )
+def shown(probed: Iterable[ProbeResult]) -> list[tuple[Violation, str]]:
+    """The broken promises that probes found, each with the name of its trial."""
+    return [(each.violation, result.case_id(each.label)) for result in probed for each in result.conclusion.findings]
 
 
 def only_probes_show(defect: KnownDefect) -> bool:
