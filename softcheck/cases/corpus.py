@@ -1,6 +1,5 @@
 """Reading corpora: folders of JSON Lines files, one case per line, decoded strictly and without running anything; choosing among their cases."""
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -213,18 +212,24 @@ def select(
         "family": (families, lambda case: [case.family]),
         "tag": (tags, lambda case: case.tags),
     }
-    for kind, (words, of) in kinds.items():
-        known = {word for case in pool for word in of(case)} | (set(FORMATS) if kind == "dtype" else set())
+    for kind, (words, has) in kinds.items():
+        known = {word for case in pool for word in has(case)} | (set(FORMATS) if kind == "dtype" else set())
         for word in words:
             if word not in known:
                 raise UsageError(f"unknown {kind} {word!r}; {near_matches(word, sorted(known))}")
     for glob in globs:
         if not any(fnmatchcase(case.id, glob) for case in pool):
-            raise UsageError(f"no case id matches {glob!r}; {_near_ids(glob, pool)}")
+            # Hundreds of ids would help nobody.
+            otherwise = (
+                f"ids are family/name/dtype with the families {', '.join(sorted({case.family for case in pool}))}"
+            )
+            raise UsageError(
+                f"no case id matches {glob!r}; {near_matches(glob, [case.id for case in pool], otherwise)}"
+            )
     chosen = [
         case
         for case in pool
-        if all(not words or not set(words).isdisjoint(of(case)) for words, of in kinds.values())
+        if all(not words or not set(words).isdisjoint(has(case)) for words, has in kinds.values())
         and (not globs or any(fnmatchcase(case.id, glob) for glob in globs))
     ]
     if not chosen:
@@ -232,11 +237,3 @@ def select(
         said = "; ".join(f"{kind} {', '.join(words)}" for kind, words in asked.items() if words) or "no restriction"
         raise UsageError(f"none of {len(pool)} cases matches all of: {said}. Drop one of them")
     return chosen
-
-
-def _near_ids(glob: str, pool: list[Case]) -> str:
-    """Close ids, or the families where none is close: hundreds of ids would help nobody."""
-    close = difflib.get_close_matches(glob, [case.id for case in pool], n=3, cutoff=0.6)
-    if close:
-        return "did you mean " + " or ".join(repr(c) for c in close) + "?"
-    return "ids are family/name/dtype with the families " + ", ".join(sorted({case.family for case in pool}))

@@ -70,22 +70,14 @@ def unknown_variables(group: click.Command) -> list[str]:
     found = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in INTERNAL)
     known = [variable(setting) for setting in settings_of(group)] if found else []
     return [
-        f"the environment variable {name} is no setting; {_hint(name, known)}" for name in found if name not in known
+        f"the environment variable {name} is no setting; {near_matches(name, known, _HINT)}"
+        for name in found
+        if name not in known
     ]
 
 
-def check_names(path: Path, table: dict[str, Any], group: click.Command) -> None:
-    """Raises UsageError for a key that no command knows: a misspelt setting, silently dropped, would weaken a check."""
-    known = list(settings_of(group))
-    for key in table:
-        if key not in known:
-            raise UsageError(f"{path}: [tool.softcheck] has no setting {key!r}; {_hint(key, known)}")
-
-
-def _hint(name: str, known: list[str]) -> str:
-    """Near matches, or nothing where there is none: the list of all is long."""
-    hint = near_matches(name, known)
-    return hint if hint.startswith("did you mean") else "see softcheck COMMAND --help"
+_HINT = "see softcheck COMMAND --help"
+"""Stands where no setting is near: the list of all is long."""
 
 
 def as_written(parameter: click.Parameter, value: Any) -> str | list[str]:
@@ -186,8 +178,12 @@ class ConfiguredCommand(click.Command):
         found = None if extra.get("resilient_parsing") else table_above(folder or Path.cwd())
         path, table = found or (Path(), {})
         own = {key: parameter for key, parameter in _settings(self) if key in table}
-        if len(own) < len(table):
-            check_names(path, table, self if parent is None else parent.find_root().command)
+        known = (
+            [] if len(own) == len(table) else list(settings_of(self if parent is None else parent.find_root().command))
+        )
+        for key in table.keys() - own.keys() - set(known):
+            # A misspelt setting, silently dropped, would weaken a check.
+            raise UsageError(f"{path}: [tool.softcheck] has no setting {key!r}; {near_matches(key, known, _HINT)}")
         defaults = {str(parameter.name): as_written(parameter, table[key]) for key, parameter in own.items()}
         try:
             return super().make_context(info_name, args, parent, default_map=defaults, **extra)

@@ -79,7 +79,8 @@ def exhaust_command(
         notes = [f"{judged.describe()}; a GPU judges every row"] if lattice else []
         results = [_one(session, name, judged, journal, notes, resume=resume) for name in names]
     notes += [
-        _projection(result)
+        f"{result.variant}: all {result.domain.total:,} rows would take about "
+        f"{result.domain.total / max(1.0, result.rows_per_second):,.0f} s at this speed"
         for result in results
         if result.domain.first < result.domain.total and result.left_out is None and result.refused is None
     ]
@@ -167,8 +168,3 @@ def _tell(session: Session, declaration: Declaration, judged: Domain, first: Loo
         f"softcheck: {name} {judged.dtype}: {verdict} so far, on {len(first.rows)} adversarial rows{time_left}",
         err=True,
     )
-
-
-def _projection(result: Exhausted) -> str:
-    whole = result.domain.total / max(1.0, result.rows_per_second)
-    return f"{result.variant}: all {result.domain.total:,} rows would take about {whole:,.0f} s at this speed"

@@ -172,8 +172,7 @@ def _say_timings(report: Report, run: Run) -> None:
 
 def _is_worse(comparison: Comparison, output_format: str) -> bool:
     """Prints the comparison with a baseline on standard error, as annotations where the report is drawn as such."""
-    drawn = render(comparison, "github" if output_format == "github" else "table")
-    click.echo(drawn, err=True, nl=False)
+    click.echo(render(comparison, "github" if output_format == "github" else "table"), err=True, nl=False)
     ci.add_step_summary(lambda: render(comparison, "markdown"))
     return bool(comparison.regressions)
 

@@ -73,10 +73,6 @@ _ENDED = frozenset({FindingKind.CRASH, FindingKind.TIMEOUT, FindingKind.OUT_OF_M
 """Kinds of calls that came to no answer, which tell nothing of values."""
 
 
-def _writes(evidence: Evidence) -> Cause:
-    return _of_kind(FindingKind.OUT_OF_BOUNDS_WRITE, list(filter(_is_write, evidence.findings)), evidence)
-
-
 def _of_kind(kind: FindingKind, found: Sequence[Finding], evidence: Evidence, *, is_mended: bool = True) -> Cause:
     page = of_kind(kind, evidence.operation)
     return Cause(text=page.meaning, mend=page.mend if is_mended else "", findings=tuple(f.id for f in found))
@@ -196,7 +192,7 @@ _BY_SIZE = 2
 _SUPPOSED: tuple[tuple[int, Callable[[Evidence], Cause | None]], ...] = (
     (1, _other_operation),
     (3, lambda evidence: cause_of(evidence.of_probes("invalid_targets"), "invalid_targets")),
-    (0, _writes),
+    (0, lambda left: _of_kind(FindingKind.OUT_OF_BOUNDS_WRITE, list(filter(_is_write, left.findings)), left)),
     (0, _ended),
     (_BY_SIZE, _offsets),
     (_BY_SIZE, _empty_inputs),

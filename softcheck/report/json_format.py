@@ -21,7 +21,7 @@ from softcheck.tracing.model import Trace
 Model = TypeVar("Model", Report, SpeedReport, Trace)
 
 
-def render(report: Report | SpeedReport | Trace, _display: Display = PLAIN) -> str:
+def render(report: msgspec.Struct, _display: Display = PLAIN) -> str:
     """Indented JSON, keys in the order of the model, ending in a newline."""
     return msgspec.json.format(msgspec.json.encode(_plain(report, without_defaults=True)), indent=2).decode() + "\n"
 

@@ -58,7 +58,13 @@ def mean_table(report: SpeedReport) -> figures.TextTable:
     """The geometric means over shapes."""
     title = f"geometric mean over shapes, times faster than {content.one_line(report.reference)}"
     heading = ["variant", "dtype", "shapes", "times faster [low, high]", "of copy"]
-    return figures.TextTable(title, heading, [_mean_row(mean) for mean in report.means])
+    rows = []
+    for mean in report.means:
+        left_out = f" ({mean.left_out} left out)" if mean.left_out else ""
+        share = percent(mean.copy_share.mid if mean.copy_share else None)
+        name = content.one_line(mean.variant)
+        rows.append([name, mean.dtype, f"{mean.shapes}{left_out}", times(mean.times_faster), share])
+    return figures.TextTable(title, heading, rows)
 
 
 def _all_tables(report: SpeedReport) -> list[figures.TextTable]:
@@ -131,12 +137,6 @@ def times(ratio: Interval | None) -> str:
 def percent(share: float | None) -> str:
     """``87 %``."""
     return figures.NOT_MEASURED if share is None else f"{share * 100:.0f} %"
-
-
-def _mean_row(mean: SpeedMean) -> list[str]:
-    left_out = f" ({mean.left_out} left out)" if mean.left_out else ""
-    share = percent(mean.copy_share.mid if mean.copy_share else None)
-    return [content.one_line(mean.variant), mean.dtype, f"{mean.shapes}{left_out}", times(mean.times_faster), share]
 
 
 def _closing(report: SpeedReport) -> str:
