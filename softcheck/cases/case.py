@@ -134,10 +134,6 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
             raise UsageError(f"case {self.id!r} holds neither rows nor a recipe; add one of them")
         return self.recipe.bits(rows, columns, self.format)
 
-    def with_digest(self) -> Self:
-        """Returns the same case with the digest of its bits."""
-        return msgspec.structs.replace(self, digest=digest(self.bits(), self.format, self.layout, self.operands))
-
     def part(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Self | None:
         """Returns some rows and columns, with gaps as before and with what is named of them; None if a row's target is not among them."""
         operands = None
@@ -151,15 +147,15 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     def with_contents(self, bits: Bits, layout: Layout, operands: Operands | None) -> Self:
         """Returns a case of the same id and origin that holds these bits and operands."""
-        changed = msgspec.structs.replace(
+        return msgspec.structs.replace(
             self,
             shape=(bits.shape[0], bits.shape[1]),
+            digest=digest(bits, self.format, layout, operands),
             rows=format_rows(bits, self.format),
             recipe=None,
             layout=layout,
             operands=operands,
         )
-        return changed.with_digest()
 
     def named(self, first_rows: int | None = None) -> Named:
         """Values of the operands that the case names, of the first rows where a number is given; empty if there are none."""

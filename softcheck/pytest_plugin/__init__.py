@@ -98,11 +98,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     marker = metafunc.definition.get_closest_marker("accuracy")
     try:
-        asked = settings.arguments(marker)
+        names = settings.asked(metafunc.config, marker)
         if "accuracy" in wanted:
-            metafunc.parametrize("accuracy", settings.judged(metafunc.config, asked), indirect=True)
+            metafunc.parametrize("accuracy", settings.judged(metafunc.config, names), indirect=True)
         if "generated_accuracy" in wanted:
-            metafunc.parametrize("generated_accuracy", settings.generated(metafunc.config, asked), indirect=True)
+            metafunc.parametrize("generated_accuracy", settings.generated(metafunc.config, names), indirect=True)
     except UsageError as error:
         # pytest shows only the message of this exception.
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None

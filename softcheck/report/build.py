@@ -117,10 +117,7 @@ class _Row:
     def _is_beyond(self, result: CaseMeasurement) -> bool:
         """True if a case shows nothing but a refusal of its size."""
         found = result.measurement.violations
-        return bool(found) and all(self._is_limited(v, result.case.id) for v in found)
-
-    def _is_limited(self, violation: Violation, case_id: str) -> bool:
-        return self.limits.cover(violation, case_id)
+        return bool(found) and all(self.limits.cover(v, result.case.id) for v in found)
 
     def result(self) -> VariantResult:
         if self.name in self.run.refused:
@@ -157,7 +154,7 @@ class _Row:
             sampled=RandomRows.total(probed.conclusion.sampled for probed in self.probed),
             regimes=len(regimes) or None,
             seen_regimes=tuple(msgspec.structs.replace(regime, paths=()) for regime in regimes),
-            judged_shapes=shapes_of(self.measured, self.probed, self._is_limited),
+            judged_shapes=shapes_of(self.measured, self.probed, self.limits.cover),
             coverage=self.coverage,
             not_judged=probes.not_judged(self.run.at_defaults.get(self.name, ()), declaration.computed, self.probed),
             holds=self.limits.holds,
@@ -197,11 +194,13 @@ class _Row:
     @cached_property
     def _findings(self) -> list[Finding]:
         backend, own = self.run.ready.backend, (self.name, self.dtype)
-        found = [*probes.findings(self.probed, self.source, self._is_limited), *self.limits.findings()]
+        found = [*probes.findings(self.probed, self.source, self.limits.cover), *self.limits.findings()]
         for case, measurement in self.measured:
             again = reproduce_command(self.name, case, backend, self.corpora)
-            limited = self._is_limited
-            found += [self.source.finding(v, case.id, again) for v in measurement.violations if not limited(v, case.id)]
+            is_limit = self.limits.cover
+            found += [
+                self.source.finding(v, case.id, again) for v in measurement.violations if not is_limit(v, case.id)
+            ]
         # Crashes that other calls caused are symptoms of a write out of bounds, where one was found.
         if not any(f.kind is FindingKind.OUT_OF_BOUNDS_WRITE for f in found):
             for blame in self.run.blames:
@@ -305,7 +304,7 @@ class _Row:
         case, worst = max(candidates, key=lambda item: item[1].value)
         row = case.bits(worst.row + 1)[worst.row]
         computed = declaration.computed_on(case, worst.row + 1).of_rows(slice(worst.row, worst.row + 1))
-        return witness_of(worst, case.id, row, case.format, declaration, operation=computed)
+        return witness_of(worst, case.id, row, case.format, computed, declaration)
 
 
 def _cases(run: Run) -> tuple[CaseResult, ...]:

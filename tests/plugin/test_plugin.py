@@ -63,7 +63,9 @@ def test_a_drawn_seed_is_named_in_the_header_and_in_the_commands_of_probes(pytes
 def test_a_seed_that_is_none_is_refused(pytester):
     wrong = run(pytester, "right", "--softcheck-seed", "-1")
     assert wrong.ret != 0
-    wrong.stderr.fnmatch_lines(["*--softcheck-seed*'-1' is no seed; expected a whole number from 0 to 4294967295, or random*"])
+    wrong.stderr.fnmatch_lines(
+        ["*--softcheck-seed*'-1' is no seed; expected a whole number from 0 to 4294967295, or random*"]
+    )
 
 
 def test_option_points_the_suite_at_another_variant(pytester):
