@@ -74,7 +74,7 @@ def bit_patterns(
     return st.one_of(choices)
 
 
-class Bounds(TypedDict, total=False):
+class _Bounds(TypedDict, total=False):
     """Bounds of a matrix, and the special values that it may hold; ``allow_infinity`` speaks of +inf alone."""
 
     min_rows: int
@@ -86,18 +86,19 @@ class Bounds(TypedDict, total=False):
     allow_negative_infinity: bool
 
 
-def rows(dtype: str, **bounds: Unpack[Bounds]) -> st.SearchStrategy[Bits]:
+def rows(dtype: str, **bounds: Unpack[_Bounds]) -> st.SearchStrategy[Bits]:
     """One row as an unsigned array of shape [columns]. See ``matrices``."""
-    of_one: Bounds = {**bounds, "min_rows": 1, "max_rows": 1}
+    of_one: _Bounds = {**bounds, "min_rows": 1, "max_rows": 1}
     return matrices(dtype, **of_one).map(lambda matrix: matrix[0])
 
 
-def matrices(dtype: str, **bounds: Unpack[Bounds]) -> st.SearchStrategy[Bits]:
+def matrices(dtype: str, **bounds: Unpack[_Bounds]) -> st.SearchStrategy[Bits]:
     """Matrices of bit patterns, an unsigned array of shape [rows, columns].
 
-    They have 1 to 4 rows and 1 to 1025 columns by default; column counts favour 1, 2 and the neighbours of 128 and 512. NaN
-    and +inf appear only where allowed, -inf unless forbidden. Raises hypothesis' InvalidArgument for an unknown dtype and
-    for bounds that contradict each other.
+    ``min_rows`` is 1, ``max_rows`` 4, ``min_columns`` 1 and ``max_columns`` 1025 by default; column counts favour 1, 2 and the
+    neighbours of 128 and 512. NaN and +inf appear only with ``allow_nan`` and ``allow_infinity``, -inf unless
+    ``allow_negative_infinity`` is false. Raises hypothesis' InvalidArgument for an unknown dtype and for bounds that contradict
+    each other.
     """
     return _contents(_format(dtype), _Limits(**bounds)).map(lambda content: content[0])
 
@@ -108,7 +109,7 @@ def cases(
     allow_layouts: bool = False,
     operand_names: Collection[str] = (),
     ignore_index: int | None = None,
-    **bounds: Unpack[Bounds],
+    **bounds: Unpack[_Bounds],
 ) -> st.SearchStrategy[Case]:
     """Complete cases named ``generated/<digest>/<dtype>``; small ones hold their bits, larger ones a recipe.
 
@@ -120,7 +121,7 @@ def cases(
     fmt = _format(dtype)
     if unknown := sorted(set(operand_names) - set(_NAMED)):
         raise InvalidArgument(f"operand_names holds {unknown[0]!r}; expected names among {', '.join(_NAMED)}")
-    every: Bounds = {"allow_nan": True, "allow_infinity": True, **bounds}
+    every: _Bounds = {"allow_nan": True, "allow_infinity": True, **bounds}
     contents = _contents(fmt, _Limits(**every))
 
     @st.composite
@@ -142,7 +143,7 @@ def _format(dtype: str) -> Format:
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """``Bounds`` with what they are where nobody says."""
+    """``_Bounds`` with what they are where nobody says."""
 
     min_rows: int = 1
     max_rows: int = 4

@@ -53,10 +53,10 @@ def settings_of(config: pytest.Config) -> Settings:
 def _read_settings(config: pytest.Config) -> Settings:
     import click
 
-    from softcheck.cli.command import Word, command
+    from softcheck.cli.command import command
     from softcheck.cli.config import is_typed
     from softcheck.cli.main import cli
-    from softcheck.cli.options import Dtypes, drawn, seed
+    from softcheck.cli.options import Dtypes, Seed
     from softcheck.errors import UsageError
     from softcheck.run.process import DeviceChoice
 
@@ -72,7 +72,7 @@ def _read_settings(config: pytest.Config) -> Settings:
         device: DeviceChoice = "auto",
         generate: Annotated[int, click.IntRange(min=1)] = 50,
         require_all_sizes: bool = False,
-        seed: Annotated[int | str, Word(seed, "seed")] = 0,
+        seed: Seed = 0,
     ) -> None:
         """The settings that stand as the options of commands do."""
 
@@ -87,7 +87,6 @@ def _read_settings(config: pytest.Config) -> Settings:
         raise UsageError(error.format_message().replace("'--", "'--softcheck-")) from None
     values = context.params
     # Workers of pytest-xdist get the options, and so the number that was drawn.
-    values["seed"] = drawn(values["seed"])
     config.option.softcheck_seed = str(values["seed"])
     return Settings(
         chosen={name: values[name] if is_typed(context, name) else () for name in _LISTS},
