@@ -210,30 +210,26 @@ def select(
     kinds: dict[str, tuple[Collection[str], Callable[[Case], Collection[str]]]] = {
         "dtype": (dtypes, lambda case: [case.dtype]),
         "family": (families, lambda case: [case.family]),
+        "case id": (globs, lambda case: [case.id]),
         "tag": (tags, lambda case: case.tags),
     }
     for kind, (words, has) in kinds.items():
         known = {word for case in pool for word in has(case)} | (set(FORMATS) if kind == "dtype" else set())
         for word in words:
-            if word not in known:
-                raise UsageError(f"unknown {kind} {word!r}; {near_matches(word, sorted(known))}")
-    for glob in globs:
-        if not any(fnmatchcase(case.id, glob) for case in pool):
-            # Hundreds of ids would help nobody.
-            otherwise = (
-                f"ids are family/name/dtype with the families {', '.join(sorted({case.family for case in pool}))}"
-            )
-            raise UsageError(
-                f"no case id matches {glob!r}; {near_matches(glob, [case.id for case in pool], otherwise)}"
-            )
+            if not any(fnmatchcase(each, word) for each in known):
+                # Hundreds of ids would help nobody.
+                of = f"ids are family/name/dtype with the families {', '.join(sorted({case.family for case in pool}))}"
+                hint = near_matches(word, sorted(known), of if kind == "case id" else None)
+                raise UsageError(f"unknown {kind} {word!r}; {hint}")
     chosen = [
         case
         for case in pool
-        if all(not words or not set(words).isdisjoint(has(case)) for words, has in kinds.values())
-        and (not globs or any(fnmatchcase(case.id, glob) for glob in globs))
+        if all(
+            not words or any(fnmatchcase(each, word) for each in has(case) for word in words)
+            for words, has in kinds.values()
+        )
     ]
     if not chosen:
-        asked = {"dtypes": dtypes, "families": families, "globs": globs, "tags": tags}
-        said = "; ".join(f"{kind} {', '.join(words)}" for kind, words in asked.items() if words) or "no restriction"
-        raise UsageError(f"none of {len(pool)} cases matches all of: {said}. Drop one of them")
+        said = "; ".join(f"{kind} {', '.join(words)}" for kind, (words, _) in kinds.items() if words)
+        raise UsageError(f"none of {len(pool)} cases matches all of: {said or 'no restriction'}. Drop one of them")
     return chosen

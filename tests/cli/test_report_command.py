@@ -89,7 +89,7 @@ def test_raising_variant_is_a_finding_and_the_others_go_on():
         (["--dtype", "float16", "--variant", "one_blok"], "did you mean 'one_block'"),
         (["--dtype", "float16", "--corpus", "egde"], "did you mean 'edge'"),
         (["--dtype", "float16", "--family", "tie"], "did you mean 'ties'"),
-        (["--dtype", "float16", "--case", "ties/none/float16"], "no case id matches"),
+        (["--dtype", "float16", "--case", "ties/none/float16"], "unknown case id"),
         (["--variant", "missing.py:softmax"], "missing.py"),
         (["--variant", f"{HOSTILE}:helthy"], "did you mean 'healthy'"),
         ([f"{HOSTILE}::healthy"], f"has two colons; write one: {HOSTILE}:healthy"),
