@@ -126,7 +126,7 @@ class _Row:
         if declaration is None:
             return self._unjudged("error", "not run: interrupted")
         if self.dtype not in declaration.dtypes:
-            return self._unjudged("unsupported", f"declares {', '.join(declaration.dtypes)}")
+            return self._unjudged("unsupported", f"declares {', '.join(declaration.dtypes)}, not {self.dtype}")
         probes_run = probes.trials_of(self.probed)
         findings = self._findings
         # Probes that launch no kernel, or only read it, say nothing of one that can't be run.
