@@ -37,11 +37,11 @@ class TooManyRowsError(UninterpretableError):
     """Raised if a call has more rows than a function of one row is called with, so that it shows nothing."""
 
 
-def near_matches(value: str, known: list[str]) -> str:
-    """A hint naming known words close to ``value``, or all of them when none is close."""
+def near_matches(value: str, known: list[str], otherwise: str | None = None) -> str:
+    """A hint naming known words close to ``value``; when none is close, what stands ``otherwise``, by default all of them."""
     import difflib
 
     close = difflib.get_close_matches(value, known, n=3, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(repr(c) for c in close) + "?"
-    return "expected one of: " + ", ".join(sorted(known))
+    return "expected one of: " + ", ".join(sorted(known)) if otherwise is None else otherwise

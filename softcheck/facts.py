@@ -117,10 +117,15 @@ class Where(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """True if some of the failing calls at these sizes were right in another number of rows."""
 
     @property
-    def only(self) -> Sizes | None:
-        """The condition, if it is one on one measure that holds for all calls at these sizes; else None."""
-        is_one = len(self.any_of) == 1 and len(self.any_of[0]) == 1 and not self.negated and not self.partly
+    def one(self) -> Sizes | None:
+        """The condition, if it is one on one measure; else None."""
+        is_one = len(self.any_of) == 1 and len(self.any_of[0]) == 1 and not self.negated
         return self.any_of[0][0] if is_one else None
+
+    @property
+    def only(self) -> Sizes | None:
+        """The condition, if it is ``one`` that holds for all calls at these sizes; else None."""
+        return None if self.partly else self.one
 
     @property
     def is_chance(self) -> bool:

@@ -3,6 +3,7 @@
 import hashlib
 import html
 import inspect
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,6 +79,7 @@ def check(
     from softcheck.cases.dtypes import known_dtype
     from softcheck.probes.registry import PROBES
     from softcheck.report.build import build
+    from softcheck.report.reproduce import command
     from softcheck.run.check import check as run_checks
     from softcheck.run.model import RunOptions
     from softcheck.variants.registry import resolve, with_call, with_declared
@@ -102,12 +104,9 @@ def check(
         device=device,
         speed=False,
     )
-    words = ["softcheck", "report", name]
-    words += [word for each in dtypes if dtype is not None for word in ("--dtype", each)]
-    words += [word for glob in cases for word in ("--case", glob)]
-    return CheckResult(
-        build(run_checks(options), command=[*words, *(["--quick"] if quick else []), "--device", device])
-    )
+    asked = () if dtype is None else dtypes
+    again = command("report", name, dtype=asked, case=tuple(cases), quick=quick, device=device)
+    return CheckResult(build(run_checks(options), command=shlex.split(again)))
 
 
 def spec_of(function: Any) -> str:

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -13,6 +13,7 @@ from softcheck.report.model import Finding, VariantResult
 from softcheck.report.suite import JudgedTest, suite_report
 from softcheck.report.table import group_lines
 from softcheck.run.generate import generate
+from softcheck.run.model import GivenUp
 from softcheck.run.plan import left_out
 from softcheck.run.probing import run_probe, time_share
 from softcheck.run.protocol import ProbeTask
@@ -74,7 +75,8 @@ class _Subject:
         if over is None:
             return None
         if cases or probes:
-            self.judged.given_up = (over, tuple(cases), tuple(probes))
+            left: dict[str, Any] = {"cases": tuple(cases), "probes": tuple(probes)}
+            self.judged.given_up = GivenUp(variant=self.variant, dtype=self.dtype, over=over, **left)
         return f"{self.variant} was given up: {over.why}"
 
     def conclude(self, declaration: Declaration) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from oracles.formats import FORMATS, Bits, Format, decode
 from softcheck.cases.bit_rows import format_rows, parse_rows
 from softcheck.cases.operands import Operands
-from softcheck.cases.recipe import Count, Recipe, available_bytes
+from softcheck.cases.recipe import Count, Recipe, check_memory
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.operation import Named
 
@@ -134,10 +134,6 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
             raise UsageError(f"case {self.id!r} holds neither rows nor a recipe; add one of them")
         return self.recipe.bits(rows, columns, self.format)
 
-    def with_digest(self) -> Self:
-        """Returns the same case with the digest of its bits."""
-        return msgspec.structs.replace(self, digest=digest(self.bits(), self.format, self.layout, self.operands))
-
     def part(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Self | None:
         """Returns some rows and columns, with gaps as before and with what is named of them; None if a row's target is not among them."""
         operands = None
@@ -151,15 +147,15 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     def with_contents(self, bits: Bits, layout: Layout, operands: Operands | None) -> Self:
         """Returns a case of the same id and origin that holds these bits and operands."""
-        changed = msgspec.structs.replace(
+        return msgspec.structs.replace(
             self,
             shape=(bits.shape[0], bits.shape[1]),
+            digest=digest(bits, self.format, layout, operands),
             rows=format_rows(bits, self.format),
             recipe=None,
             layout=layout,
             operands=operands,
         )
-        return changed.with_digest()
 
     def named(self, first_rows: int | None = None) -> Named:
         """Values of the operands that the case names, of the first rows where a number is given; empty if there are none."""
@@ -237,13 +233,7 @@ all."""
 def check_layout(bits: Bits, case: Case) -> None:
     """Raises UsageError if the storage doesn't fit into memory, or if one address would hold two different elements."""
     rows, columns = bits.shape
-    wanted = case.layout.extent(rows, columns) * case.format.itemsize
-    available = available_bytes()
-    if available is not None and wanted > available:
-        raise UsageError(
-            f"case {case.id!r}: the layout spans {wanted / 2**30:.1f} GiB; {available / 2**30:.1f} GiB are free. "
-            "Choose smaller strides or a smaller offset"
-        )
+    check_memory(case.layout.extent(rows, columns) * case.format.itemsize, f"case {case.id!r}: the layout")
     if not _one_element_each(case.layout, rows, columns):
         _refuse_conflicts(bits, case)
 

@@ -1,6 +1,5 @@
 """Reading corpora: folders of JSON Lines files, one case per line, decoded strictly and without running anything; choosing among their cases."""
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -208,35 +207,29 @@ def select(
     judge nothing and look like success.
     """
     pool = list(cases)
-    _refuse_unknown("dtype", dtypes, {case.dtype for case in pool} | set(FORMATS))
-    _refuse_unknown("family", families, {case.family for case in pool})
-    _refuse_unknown("tag", tags, {tag for case in pool for tag in case.tags})
-    for glob in globs:
-        if not any(fnmatchcase(case.id, glob) for case in pool):
-            raise UsageError(f"no case id matches {glob!r}; {_near_ids(glob, pool)}")
-    tests: list[Callable[[Case], bool]] = [
-        lambda case: not dtypes or case.dtype in dtypes,
-        lambda case: not families or case.family in families,
-        lambda case: not tags or not set(tags).isdisjoint(case.tags),
-        lambda case: not globs or any(fnmatchcase(case.id, glob) for glob in globs),
+    kinds: dict[str, tuple[Collection[str], Callable[[Case], Collection[str]]]] = {
+        "dtype": (dtypes, lambda case: [case.dtype]),
+        "family": (families, lambda case: [case.family]),
+        "case id": (globs, lambda case: [case.id]),
+        "tag": (tags, lambda case: case.tags),
+    }
+    for kind, (words, has) in kinds.items():
+        known = {word for case in pool for word in has(case)} | (set(FORMATS) if kind == "dtype" else set())
+        for word in words:
+            if not any(fnmatchcase(each, word) for each in known):
+                # Hundreds of ids would help nobody.
+                of = f"ids are family/name/dtype with the families {', '.join(sorted({case.family for case in pool}))}"
+                hint = near_matches(word, sorted(known), of if kind == "case id" else None)
+                raise UsageError(f"unknown {kind} {word!r}; {hint}")
+    chosen = [
+        case
+        for case in pool
+        if all(
+            not words or any(fnmatchcase(each, word) for each in has(case) for word in words)
+            for words, has in kinds.values()
+        )
     ]
-    chosen = [case for case in pool if all(test(case) for test in tests)]
     if not chosen:
-        asked = {"dtypes": dtypes, "families": families, "globs": globs, "tags": tags}
-        said = "; ".join(f"{kind} {', '.join(words)}" for kind, words in asked.items() if words) or "no restriction"
-        raise UsageError(f"none of {len(pool)} cases matches all of: {said}. Drop one of them")
+        said = "; ".join(f"{kind} {', '.join(words)}" for kind, (words, _) in kinds.items() if words)
+        raise UsageError(f"none of {len(pool)} cases matches all of: {said or 'no restriction'}. Drop one of them")
     return chosen
-
-
-def _refuse_unknown(kind: str, words: Collection[str], known: set[str]) -> None:
-    for word in words:
-        if word not in known:
-            raise UsageError(f"unknown {kind} {word!r}; {near_matches(word, sorted(known))}")
-
-
-def _near_ids(glob: str, pool: list[Case]) -> str:
-    """Close ids, or the families where none is close: hundreds of ids would help nobody."""
-    close = difflib.get_close_matches(glob, [case.id for case in pool], n=3, cutoff=0.6)
-    if close:
-        return "did you mean " + " or ".join(repr(c) for c in close) + "?"
-    return "ids are family/name/dtype with the families " + ", ".join(sorted({case.family for case in pool}))

@@ -13,6 +13,7 @@ from oracles.formats import Bits, Format, decode
 from softcheck.cases.case import Case, check_contents
 from softcheck.cases.corpus import encode_case, read_lines
 from softcheck.cases.recipe import AnyModifier, Constant, Number, Put, Recipe
+from softcheck.cases.replacing import replace_file
 from softcheck.errors import UsageError
 
 LONGEST_LINE = 2**20
@@ -62,7 +63,7 @@ def add(case: Case, path: str | Path, *, beside: Iterable[str | Path] = ()) -> P
             old = target.read_bytes() if target.exists() else b""
             if old and not old.endswith(b"\n"):
                 old += b"\n"
-            _replace(target, old + line)
+            replace_file(target, old + line)
     except OSError as error:
         raise UsageError(
             f"can't write {target}: {error.strerror or error}; nothing was changed. Choose a folder you can write to"
@@ -90,24 +91,6 @@ def _refuse_duplicates(case: Case, files: list[Path]) -> None:
                 raise AlreadySavedError(line.case.id, str(line), case.digest)
             if line.case.id == case.id:
                 raise UsageError(f"id {case.id!r} is in use at {line}; choose another name")
-
-
-def _replace(target: Path, content: bytes) -> None:
-    """Write beside the target, flush to the disk, then rename: the rename is the only step that others can see."""
-    temporary = target.with_name(f".{target.name}.tmp")
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666
-    # The lock is held, so a temporary file that exists is what a killed process left.
-    temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(target)
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def compacted(case: Case, origin: Case | None = None) -> Case:

@@ -75,11 +75,8 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def describe(self) -> str:
         """The set in a few words."""
-        chosen, columns, dtype = (
-            len(lattice_patterns(self.format)) if self.kind == "lattice" else 0,
-            self.columns,
-            self.dtype,
-        )
+        columns, dtype = self.columns, self.dtype
+        chosen = len(lattice_patterns(self.format)) if self.kind == "lattice" else 0
         what = {
             "rows": f"every row of {columns} {dtype} patterns",
             "spread": f"one in {_SPREAD} rows of {columns} {dtype} patterns",
@@ -90,36 +87,26 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return what if self.first == self.total else f"{what}, the first {self.first:,} of {self.total:,}"
 
 
-def domain(
-    dtype: str,
-    columns: int,
-    *,
-    differences: bool = False,
-    first: int | None = None,
-    lattice: bool = False,
-    ascending: bool = False,
-    spread: bool = False,
-) -> Domain:
+def domain(dtype: str, columns: int, kind: Kind = "rows", first: int | None = None) -> Domain:
     """The domain that a request names; raises UsageError where a format has too many patterns, or for other differences than float32's."""
     fmt = FORMATS[dtype]
-    if differences and (fmt != FLOAT32 or columns != 2):
+    if kind == "differences" and (fmt != FLOAT32 or columns != 2):
         raise UsageError(f"--differences is for float32 with --columns 2, got {dtype} with --columns {columns}")
-    if not differences and fmt not in (FLOAT16, BFLOAT16):
+    if kind != "differences" and fmt not in (FLOAT16, BFLOAT16):
         raise UsageError(f"{dtype} has too many patterns; expected float16 or bfloat16, or float32 with --differences")
-    kind: Kind = "rows"
-    total = 2 ** (fmt.width * columns)
-    if differences:
-        kind, total = "differences", 2 * (fmt.exponent_mask + 1)
-    elif lattice:
-        kind, total = "lattice", len(lattice_patterns(fmt)) ** columns
-    elif spread:
-        if columns != 2:
-            raise UsageError(f"pairs can be spread, rows of {columns} columns can't")
-        kind, total = "spread", total // _SPREAD
-    elif ascending:
-        kind, total = "ascending", math.comb(2**fmt.width + columns - 1, columns)
+    if kind == "spread" and columns != 2:
+        raise UsageError(f"pairs can be spread, rows of {columns} columns can't")
     if first is not None and first < 1:
         raise UsageError(f"--sample-first {first}: expected at least 1 row")
+    total = 2 ** (fmt.width * columns)
+    if kind == "differences":
+        total = 2 * (fmt.exponent_mask + 1)
+    elif kind == "lattice":
+        total = len(lattice_patterns(fmt)) ** columns
+    elif kind == "spread":
+        total //= _SPREAD
+    elif kind == "ascending":
+        total = math.comb(2**fmt.width + columns - 1, columns)
     return Domain(kind=kind, dtype=dtype, columns=columns, total=total, first=min(total, first or total))
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from oracles.formats import BFLOAT16, FORMATS, Bits, Format, encode
 from softcheck.cases.bit_rows import format_rows, parse_rows
-from softcheck.cases.case import PACKED, Case, Layout, check_fields, check_layout
+from softcheck.cases.case import Case, check_fields, check_layout
 from softcheck.cases.dtypes import known_dtype
 from softcheck.cases.operands import Operands
 from softcheck.errors import UsageError, near_matches
@@ -23,21 +23,11 @@ MAX_SAVED_ELEMENTS = 1 << 22
 """A case is stored as text, one line; larger inputs belong into recipes."""
 
 
-def case_from_bits(
-    bits: Bits,
-    dtype: str,
-    *,
-    provenance: str,
-    family: str = "saved",
-    name: str | None = None,
-    layout: Layout = PACKED,
-    operands: Operands | None = None,
-    tags: tuple[str, ...] = (),
-) -> Case:
+def case_from_bits(bits: Bits, dtype: str, *, provenance: str, family: str = "saved", **origin: Any) -> Case:
     """A case that holds the given bit patterns, an unsigned array of shape [rows, columns] or [columns].
 
-    The name defaults to the input's digest. Raises UsageError for an unknown dtype, for an array of another width or
-    shape, and for one of more than ``MAX_SAVED_ELEMENTS`` elements.
+    ``origin`` are further arguments of ``Case.of``. Raises UsageError for an unknown dtype, for an array of another width
+    or shape, and for one of more than ``MAX_SAVED_ELEMENTS`` elements.
     """
     fmt = _format(dtype)
     matrix = _matrix(bits, "the array of bits")
@@ -45,9 +35,7 @@ def case_from_bits(
         raise UsageError(
             f"bits of {dtype} are an array of {fmt.storage}, got {matrix.dtype}; pass patterns, not values"
         )
-    case = Case.of(
-        matrix, fmt, family=family, name=name, layout=layout, operands=operands, tags=tags, provenance=provenance
-    )
+    case = Case.of(matrix, fmt, family=family, provenance=provenance, **origin)
     check_fields(case)
     check_layout(matrix, case)
     return case

@@ -273,7 +273,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
         Raises UsageError where the matrix would not fit into the memory that is free.
         """
-        _check_memory(rows * columns)
+        check_memory(rows * columns * _BYTES_PER_ELEMENT, f"the recipe of {rows * columns:,} elements")
         # Overflow to infinity and NaN are values that a recipe may ask for.
         with np.errstate(all="ignore"):
             values = self.start.values(rows, columns, fmt)
@@ -288,14 +288,13 @@ _BYTES_PER_ELEMENT = 48
 """Peak use of a step that holds a whole matrix (rounding to bfloat16)."""
 
 
-def _check_memory(elements: int) -> None:
+def check_memory(wanted: int, what: str) -> None:
     """Raises UsageError before the machine swaps or the process is killed, which would lose the measurements so far."""
     available = available_bytes()
-    wanted = elements * _BYTES_PER_ELEMENT
     if available is not None and wanted > available:
         raise UsageError(
-            f"the recipe asks for {elements:,} elements, about {wanted / 2**30:.1f} GiB while it is made; "
-            f"{available / 2**30:.1f} GiB are free. Ask for fewer rows or columns"
+            f"{what} spans {wanted / 2**30:.1f} GiB; {available / 2**30:.1f} GiB are free. Ask for fewer rows or columns, or "
+            "for smaller strides or offsets"
         )
 
 

@@ -1,4 +1,7 @@
-"""Commands made of functions: each parameter is an option of its name, and ``words.toml`` says what the option is for."""
+"""Commands made of functions: each parameter is an option of its name, and ``words.toml`` says what the option is for.
+
+An annotation may hold a type of click, a dictionary of the option's further attributes, ``Argument`` or ``Gathered``.
+"""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 import click
 
 from softcheck.cli.config import ConfiguredCommand, NumberRange, words
+from softcheck.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +25,6 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Callback:
-    """Marks an option whose value goes through a callback of click, an ``eager`` one before all others."""
-
-    function: Callable[[click.Context, click.Parameter, Any], Any]
-    eager: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Gathered:
     """Marks a parameter that is made of several options, which are the parameters of ``make``; ``types`` replace types of theirs."""
 
@@ -36,13 +32,19 @@ class Gathered:
     types: Mapping[str, "click.ParamType[Any]"] = field(default_factory=dict)
 
 
-class Word(click.types.FuncParamType):  # type: ignore[type-arg]  # generic since click 8.4
+class Word(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
     """The type of a text that a function reads, which raises UsageError or click's BadParameter for a wrong one."""
 
     def __init__(self, read: Callable[[Any], Any], name: str = "text") -> None:
-        """``name`` is the name of the type in messages."""
-        super().__init__(read)
-        self.name = name
+        """``name`` is the name of the type in help."""
+        self.read, self.name = read, name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """What the function reads; fails with click's own error."""
+        try:
+            return self.read(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
 
 
 def command(name: str, within: click.Group | None = None) -> Callable[[Callable[..., None]], click.Command]:
@@ -98,8 +100,7 @@ def _parameters(
         option = name.rstrip("_").replace("_", "-")
         attributes |= words.get(option, {})
         for mark in marks:
-            if isinstance(mark, Callback):
-                attributes |= {"callback": mark.function, "is_eager": mark.eager}
+            attributes |= mark if isinstance(mark, dict) else {}
         if is_many:
             attributes |= {"multiple": True, "callback": lambda _context, _option, values: tuple(dict.fromkeys(values))}
         elif default is not parameter.empty and default is not None and inner is not bool:

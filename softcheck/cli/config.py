@@ -70,49 +70,23 @@ def unknown_variables(group: click.Command) -> list[str]:
     found = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in INTERNAL)
     known = [variable(setting) for setting in settings_of(group)] if found else []
     return [
-        f"the environment variable {name} is no setting; {_hint(name, known)}" for name in found if name not in known
+        f"the environment variable {name} is no setting; {near_matches(name, known, _HINT)}"
+        for name in found
+        if name not in known
     ]
 
 
-def check_names(path: Path, table: dict[str, Any], group: click.Command) -> None:
-    """Raises UsageError for a key that no command knows: a misspelt setting, silently dropped, would weaken a check."""
-    known = list(settings_of(group))
-    for key in table:
-        if key not in known:
-            raise UsageError(f"{path}: [tool.softcheck] has no setting {key!r}; {_hint(key, known)}")
+_HINT = "see softcheck COMMAND --help"
+"""Stands where no setting is near: the list of all is long."""
 
 
-def _hint(name: str, known: list[str]) -> str:
-    """Near matches, or nothing where there is none: the list of all is long."""
-    hint = near_matches(name, known)
-    return hint if hint.startswith("did you mean") else "see softcheck COMMAND --help"
-
-
-def checked(where: str, parameter: click.Parameter, value: Any) -> Any:
-    """Returns a file's setting in the type of its option; raises UsageError, which begins with ``where``, for one that it does not take."""
-    written, many = value, parameter.nargs != 1 or getattr(parameter, "multiple", False)
-    if isinstance(value, list) and len(value) == 1 and not many:
-        (value,) = value
-    if parameter.type.name == "boolean":
-        fits, expected = isinstance(value, bool), "true or false"
-    elif many:
-        value = value if isinstance(value, list) else [value]
-        fits, expected = all(isinstance(item, str) for item in value), "a list of text"
-    else:
-        expected = parameter.type.name
-        wanted = int if "integer" in expected else int | float if "float" in expected else str
-        # A seed's own type takes a number or a word, and says what it expects.
-        fits = expected == "seed" or (isinstance(value, wanted) and not isinstance(value, bool))
-    reason = f"expected {expected}"
-    try:
-        if fits:
-            parameter.type_cast_value(click.Context(click.Command("report")), value)
-            return value
-    except click.BadParameter as error:
-        reason = error.message
-    except OverflowError:
-        reason = "expected a smaller number"
-    raise UsageError(f"{where} = {written!r}: {reason}")
+def as_written(parameter: click.Parameter, value: Any) -> str | list[str]:
+    """A file's setting as text, as the command line would hold it: click then refuses what the option does not take."""
+    many = parameter.nargs != 1 or getattr(parameter, "multiple", False)
+    items = value if isinstance(value, list) else [value]
+    if many:
+        return list(map(str, items))
+    return str(items[0] if len(items) == 1 else value)
 
 
 def table_above(start: Path) -> tuple[Path, dict[str, Any]] | None:
@@ -189,33 +163,38 @@ class ConfiguredCommand(click.Command):
                 formatter.write_dl([record for option in shown if (record := option.get_help_record(ctx))])
 
     def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        *,
+        folder: Path | None = None,
+        **extra: Any,
     ) -> click.Context:
-        """Reads the configuration, then the options; raises UsageError for an unknown key, or a value that nothing else on this command replaces."""
-        root = self if parent is None else parent.find_root().command
-        completing = bool(extra.get("resilient_parsing"))
-        for sentence in () if completing else unknown_variables(root):
-            click.echo(f"softcheck: {sentence}", err=True)
-        defaults: dict[str, Any] = {}
-        misfits: dict[str, UsageError] = {}
-        found = None if completing else table_above(Path.cwd())
-        if found is not None:
-            path, table = found
-            own = dict(_settings(self))
-            if not set(table) <= set(own):
-                check_names(path, table, root)
-            for key, value in table.items():
-                if key in own:
-                    name = str(own[key].name)
-                    try:
-                        defaults[name] = checked(f"{path}: [tool.softcheck] {key}", own[key], value)
-                    except UsageError as error:
-                        misfits[name] = error
+        """Reads the configuration above the ``folder``, by default the working one, then the options.
+
+        Raises UsageError for an unknown key, or for a value that the option does not take and nothing else replaces.
+        """
+        found = None if extra.get("resilient_parsing") else table_above(folder or Path.cwd())
+        path, table = found or (Path(), {})
+        own = {key: parameter for key, parameter in _settings(self) if key in table}
+        known = (
+            [] if len(own) == len(table) else list(settings_of(self if parent is None else parent.find_root().command))
+        )
+        for key in table.keys() - own.keys() - set(known):
+            # A misspelt setting, silently dropped, would weaken a check.
+            raise UsageError(f"{path}: [tool.softcheck] has no setting {key!r}; {near_matches(key, known, _HINT)}")
+        defaults = {str(parameter.name): as_written(parameter, table[key]) for key, parameter in own.items()}
         try:
-            context = super().make_context(info_name, args, parent, default_map=defaults, **extra)
-        except click.MissingParameter as error:
-            raise misfits.get(str(error.param and error.param.name), error) from None
-        for name, misfit in misfits.items():
-            if context.get_parameter_source(name) == click.core.ParameterSource.DEFAULT:
-                raise misfit
-        return context
+            return super().make_context(info_name, args, parent, default_map=defaults, **extra)
+        except click.BadParameter as error:
+            for key, parameter in own.items():
+                if parameter is error.param and error.ctx and not is_typed(error.ctx, str(parameter.name)):
+                    raise UsageError(f"{path}: [tool.softcheck] {key} = {table[key]!r}: {error.message}") from None
+            raise
+
+
+def is_typed(context: click.Context, name: str) -> bool:
+    """True if an option's value was typed for this run or stands in the environment."""
+    sources = click.core.ParameterSource
+    return context.get_parameter_source(name) in (sources.COMMANDLINE, sources.ENVIRONMENT)

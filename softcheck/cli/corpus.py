@@ -22,7 +22,7 @@ from softcheck.contract import FindingKind
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.registry import OPERATIONS, operation
 from softcheck.report.json_format import load as load_report
-from softcheck.report.model import Finding, Report
+from softcheck.report.model import Finding
 from softcheck.run.process import DeviceChoice
 from softcheck.run.regression import FAMILY, Shrunk, named, shrink_failure
 from softcheck.run.session import Session
@@ -189,11 +189,5 @@ def _from_report(report_file: str | None, finding_id: str) -> tuple[Case, Findin
         raise UsageError(
             f"finding {found.id} is a probe's and has no case to save; see it again with: {found.reproduce}"
         )
-    return _case_of(report, found.case), found, variant
-
-
-def _case_of(report: Report, case_id: str) -> Case:
-    for held in report.cases:
-        if held.id == case_id and held.definition is not None:
-            return held.definition
-    return select(load(default_corpora()), globs=[case_id])[0]
+    held = next((case.definition for case in report.cases if case.id == found.case), None)
+    return held or select(load(default_corpora()), globs=[found.case])[0], found, variant

@@ -9,7 +9,7 @@ from typing import Annotated
 import click
 
 from softcheck import __version__
-from softcheck.cases.exhaustive import Domain, domain
+from softcheck.cases.exhaustive import Domain, Kind, domain
 from softcheck.cli import progress
 from softcheck.cli.command import command
 from softcheck.cli.options import Cluster, Dtype, Jobs, Names, Output, opened, output_as
@@ -63,15 +63,14 @@ def exhaust_command(
     if differences and any_order:
         raise UsageError("--differences are rows of their own; leave --any-order out")
     device = cluster.device(device)
-    domain(dtype, columns, differences=differences, first=sample_first)
+    kind: Kind = "differences" if differences else "ascending" if any_order else "rows"
+    domain(dtype, columns, kind, sample_first)
     with (
         opened(cluster, names, jobs) as devices,
         contextlib.closing(Session(device, jobs=jobs, devices=devices)) as session,
     ):
-        lattice = columns > 1 and not (differences or any_order) and session.ready.backend == "interpreter"
-        judged = domain(
-            dtype, columns, differences=differences, first=sample_first, lattice=lattice, ascending=any_order
-        )
+        lattice = columns > 1 and kind == "rows" and session.ready.backend == "interpreter"
+        judged = domain(dtype, columns, "lattice" if lattice else kind, sample_first)
         if any_order and session.ready.backend == "interpreter" and judged.first > _MOST_WITHOUT_A_GPU:
             raise UsageError(
                 f"--any-order: {judged.first:,} rows need a GPU; judge the first ones with --sample-first N, or leave --any-order "
@@ -80,7 +79,8 @@ def exhaust_command(
         notes = [f"{judged.describe()}; a GPU judges every row"] if lattice else []
         results = [_one(session, name, judged, journal, notes, resume=resume) for name in names]
     notes += [
-        _projection(result)
+        f"{result.variant}: all {result.domain.total:,} rows would take about "
+        f"{result.domain.total / max(1.0, result.rows_per_second):,.0f} s at this speed"
         for result in results
         if result.domain.first < result.domain.total and result.left_out is None and result.refused is None
     ]
@@ -127,17 +127,14 @@ def _one(
     kept = Parts(journal, header, judged, rows, resume=resume)
     try:
         first = look(session, name, declaration, judged)
-        refusal = first.refusal()
-        if refusal is not None:
-            found = _nothing(name, declaration, judged, refusal.words)
-        else:
+        if (refusal := first.refusal()) is None:
             _tell(session, declaration, judged, first, judged.first - kept.rows)
             with progress.shown() as events:
                 events.stage(f"{name}, {judged.describe()}")
                 found = exhaust(session, name, declaration, judged, kept, progress=events.progress)
             refusal = first.refusal(kept.measurements)
-            if refusal is not None:
-                found = _nothing(name, declaration, judged, refusal.words)
+        if refusal is not None:
+            found = _nothing(name, declaration, judged, refusal.words)
     except KeyboardInterrupt:
         click.echo(f"softcheck: interrupted; go on with --resume ({kept.rows:,} rows are in {kept.path})", err=True)
         session.close()
@@ -171,8 +168,3 @@ def _tell(session: Session, declaration: Declaration, judged: Domain, first: Loo
         f"softcheck: {name} {judged.dtype}: {verdict} so far, on {len(first.rows)} adversarial rows{time_left}",
         err=True,
     )
-
-
-def _projection(result: Exhausted) -> str:
-    whole = result.domain.total / max(1.0, result.rows_per_second)
-    return f"{result.variant}: all {result.domain.total:,} rows would take about {whole:,.0f} s at this speed"

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from softcheck import __version__
-from softcheck.cli.config import SuggestingGroup, words
+from softcheck.cli.config import SuggestingGroup, unknown_variables, words
 from softcheck.errors import SoftcheckError
 
 _COMMANDS: dict[str, list[str]] = words()["commands"]
@@ -53,6 +53,8 @@ def cli() -> None:
 
     Exit codes: 0 clean; 1 a promise was broken; 2 wrong usage, file or configuration; 3 nothing was run; 130 interrupted.
     """
+    for sentence in unknown_variables(cli):
+        click.echo(f"softcheck: {sentence}", err=True)
 
 
 _COMPLETION = "_SOFTCHECK_COMPLETE"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from softcheck.cases.dtypes import known_dtype
-from softcheck.cli.command import Argument, Callback, Gathered, Word
+from softcheck.cli.command import Argument, Gathered, Word
 from softcheck.cli.config import LONGEST, NumberRange
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.registry import check_name
@@ -73,29 +73,19 @@ def output_as(formats: Iterable[str]) -> Gathered:
     return Gathered(Output, {"format_": _Format(list(formats))})
 
 
-def seed(value: Any) -> int | str:
-    """Converts a setting to a seed, or to ``random``; raises click's BadParameter for anything else."""
-    is_number = (isinstance(value, int) and not isinstance(value, bool)) or (
-        isinstance(value, str) and value.isascii() and value.isdecimal()
-    )
-    if value != RANDOM and not (is_number and 0 <= int(value) <= MOST):
-        raise click.BadParameter(f"{value!r} is no seed; expected a whole number from 0 to {MOST}, or {RANDOM}")
-    return RANDOM if value == RANDOM else int(value)
-
-
-def drawn(value: int | str) -> int:
-    """The seed itself, a fresh one for ``random``."""
-    return secrets.randbelow(MOST + 1) if value == RANDOM else int(value)
-
-
-def _told(_context: click.Context, _option: click.Parameter, value: int | str) -> int:
-    number = drawn(value)
-    if value == RANDOM:
+def seed(value: Any) -> int:
+    """A seed, for ``random`` a fresh one that is told on standard error; raises click's BadParameter for anything else."""
+    text = str(value)
+    if text == RANDOM:
+        number = secrets.randbelow(MOST + 1)
         click.echo(f"softcheck: --seed {RANDOM} drew {number}; --seed {number} repeats this run", err=True)
-    return number
+        return number
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MOST)) and int(text) <= MOST):
+        raise click.BadParameter(f"{value!r} is no seed; expected a whole number from 0 to {MOST}, or {RANDOM}")
+    return int(text)
 
 
-Seed = Annotated[int, Word(seed, "seed"), Callback(_told)]
+Seed = Annotated[int, Word(seed, "seed")]
 
 
 def _named(*, built_in: bool = False, required: bool = True) -> Gathered:

@@ -6,8 +6,8 @@ import click
 
 from softcheck.cli import progress
 from softcheck.cli.command import command
-from softcheck.cli.options import NOTHING_RAN, Dtype, Names, Seed
-from softcheck.report.build import build, command_line
+from softcheck.cli.options import Dtype, Names, Seed
+from softcheck.report.build import build, command_line, exit_code
 from softcheck.report.figures import plural
 from softcheck.report.model import VariantResult
 from softcheck.report.output import check_writable, write
@@ -47,19 +47,12 @@ def regimes(
     )
     with progress.shown() as events:
         run = check(options, events)
-    rows = build(run, command=command_line()).variants
-    for row in rows:
+    report = build(run, command=command_line())
+    for row in report.variants:
         if row.reason is not None:
-            undeclared = (
-                f", not {dtype}"
-                if row.name in run.declarations and dtype not in run.declarations[row.name].dtypes
-                else ""
-            )
-            click.echo(f"softcheck: {row.name}: {row.reason}{undeclared}", err=True)
-    shown = [row for row in rows if row.was_run]
-    write("\n".join(map(_text, shown)), output)
-    is_broken = any(finding.known is None for row in shown for finding in row.findings)
-    sys.exit(int(is_broken) if shown else NOTHING_RAN)
+            click.echo(f"softcheck: {row.name}: {row.reason}", err=True)
+    write("\n".join(_text(row) for row in report.variants if row.was_run), output)
+    sys.exit(exit_code(report))
 
 
 def _text(row: VariantResult) -> str:

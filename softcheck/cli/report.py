@@ -1,6 +1,7 @@
 """``softcheck report``: judge variants and draw the report."""
 
 import sys
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from softcheck.cases.case import refuse_changed
 from softcheck.cases.corpus import default_corpora, load, select
 from softcheck.cases.corpus_edit import add
 from softcheck.cli import progress, resuming
-from softcheck.cli.command import Callback, Word, command
+from softcheck.cli.command import Gathered, Word, command
 from softcheck.cli.config import NumberRange
 from softcheck.cli.options import (
     INTERRUPTED,
@@ -40,11 +41,10 @@ from softcheck.report.output import write
 from softcheck.report.traces import with_traces
 from softcheck.run import forking
 from softcheck.run.check import check, planned
-from softcheck.run.model import Run, RunOptions
+from softcheck.run.model import Run, RunChoices, RunOptions
 from softcheck.run.patience import HANG_SECONDS
 from softcheck.run.process import DeviceChoice, can_check_heap
 from softcheck.run.regression import named
-from softcheck.run.widths import COMPILE_SECONDS
 
 
 @command("report")
@@ -57,47 +57,39 @@ def report_command(
     tag: tuple[str, ...] = (),
     corpus: tuple[str, ...] = (),
     probe: Annotated[tuple[str, ...], Word(check_name)] = (),
-    axis: str | None = None,
     effort: Effort = "normal",
     exhaustive: bool | None = None,
     device: DeviceChoice = "auto",
     cluster: Cluster,
-    generate: int = 0,
     no_probes: bool = False,
     quick: bool = False,
     save: bool = False,
-    require_all_sizes: bool = False,
-    in_order: bool = False,
-    check_heap: bool = False,
-    peers: bool = False,
+    choices: Annotated[RunChoices, Gathered(RunChoices, {"require_coverage": NumberRange(min=0, max=100)})],
     dry_run: bool = False,
-    strict_declarations: bool = False,
     timings: bool = False,
     seed: Seed = 0,
     jobs: Jobs = None,
     time_limit: TimeLimit = HANG_SECONDS,
-    compile_seconds: float = COMPILE_SECONDS,
     speed: bool = True,
-    require_coverage: Annotated[float, NumberRange(min=0, max=100)] = 0.0,
     output: Annotated[Output, output_as(FORMATS)],
     trace: bool | None = None,
     baseline: str | None = None,
     limits: Limits,
     journal: Path | None = None,
-    resume: Annotated[Path | None, Callback(resuming.take_up, eager=True)] = None,
+    resume: Annotated[Path | None, {"callback": resuming.take_up, "is_eager": True}] = None,
 ) -> None:
     """Judge variants, all built-in ones if none is named, on the corpora and by the probes, and print a verdict table.
 
     Without a GPU the kernels run under Triton's interpreter: their logic is checked, not the GPU's arithmetic.
     """
     device = cluster.device(device)
-    if cluster.is_wanted and in_order:
+    if cluster.is_wanted and choices.in_order:
         raise UsageError("--in-order runs all calls in one process; leave out --gpus, --scheduler and --workers")
-    if not (check_heap or cluster.is_wanted):
+    if not (choices.check_heap or cluster.is_wanted):
         forking.prepare(device)
     before = None if baseline is None else load_any(baseline)
     dtypes = dtype or tuple(DTYPES)
-    with_cases, probes = (False, (MEETINGS,)) if axis is not None else _stages(probe, no_probes=no_probes)
+    with_cases, probes = (False, (MEETINGS,)) if choices.axis is not None else _stages(probe, no_probes=no_probes)
     cases = (
         select(
             load(corpus or default_corpora()),
@@ -110,9 +102,9 @@ def report_command(
         else []
     )
     refuse_changed(cases)
-    if in_order:
+    if choices.in_order:
         cases.sort(key=lambda each: next((i for i, glob in enumerate(case) if fnmatchcase(each.id, glob)), 0))
-    if check_heap and not can_check_heap():
+    if choices.check_heap and not can_check_heap():
         raise UsageError("--check-heap: this machine has no libc_malloc_debug.so.0 beside its C library; leave it out")
     whole_corpus = with_cases and not (case or family or tag or corpus)
     options = RunOptions(
@@ -122,21 +114,13 @@ def report_command(
         whole_corpus=whole_corpus,
         probes=probes,
         effort="quick" if quick else effort,
-        axis=axis,
         device=device,
         jobs=jobs,
         exhaustive=exhaustive is not False and (whole_corpus or exhaustive is True),
         speed=speed and with_cases,
         seconds_per_call=time_limit,
-        in_order=in_order,
-        check_heap=check_heap,
         seed=seed,
-        generate=generate,
-        strict_declarations=strict_declarations,
-        compile_seconds=compile_seconds,
-        require_coverage=require_coverage,
-        require_all_sizes=require_all_sizes,
-        peers=peers,
+        **asdict(choices),
     )
     if dry_run:
         with progress.shown(corpus) as events:
@@ -172,8 +156,7 @@ def _say_timings(report: Report, run: Run) -> None:
 
 def _is_worse(comparison: Comparison, output_format: str) -> bool:
     """Prints the comparison with a baseline on standard error, as annotations where the report is drawn as such."""
-    drawn = render(comparison, "github" if output_format == "github" else "table")
-    click.echo(drawn, err=True, nl=False)
+    click.echo(render(comparison, "github" if output_format == "github" else "table"), err=True, nl=False)
     ci.add_step_summary(lambda: render(comparison, "markdown"))
     return bool(comparison.regressions)
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import click
 
-from softcheck.cli.config import checked
+from softcheck.cli.config import as_written, is_typed
 from softcheck.cli.options import OPTIONS
-from softcheck.errors import UsageError
 from softcheck.run.journal import RunHeader, read_header
 from softcheck.run.record import Keeping
 
@@ -46,7 +45,11 @@ _META_KEY = "softcheck.resumed"
 def take_up(context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
     """Eager callback of ``--resume``: the killed run's options become the defaults of this one. Raises UsageError for no journal of this command."""
     if value is not None:
-        settings = _checked(context.command, value, read_header(value, RunHeader).settings)
+        kept = read_header(value, RunHeader).settings
+        known = {str(p.name): p for p in context.command.params if isinstance(p, click.Option)}
+        settings = {
+            name: as_written(known[name], of) for name, of in kept.items() if name in known and name not in _NOT_KEPT
+        }
         with contextlib.suppress(OSError):
             os.utime(value)
         context.meta[_META_KEY] = settings
@@ -54,20 +57,9 @@ def take_up(context: click.Context, _option: click.Parameter, value: Path | None
     return value
 
 
-def _checked(command: click.Command, journal: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    known = {str(p.name): p for p in command.params if isinstance(p, click.Option) and p.name not in _NOT_KEPT}
-    for name, value in settings.items():
-        if name not in known:
-            raise UsageError(f"the journal {journal} holds an option {name!r} that this softcheck does not know")
-        checked(f"the journal {journal}: option {name}", known[name], value)
-    return settings
-
-
 def given(context: click.Context, *names: str) -> bool:
     """True if one of the options was given for this run, or for the killed run that it resumes."""
-    own = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
-    kept = context.meta.get(_META_KEY, {})
-    return any(context.get_parameter_source(name) in own or name in kept for name in names)
+    return any(is_typed(context, name) or name in context.meta.get(_META_KEY, {}) for name in names)
 
 
 def keeping(context: click.Context, journal: Path | None, resume: Path | None) -> Keeping:

@@ -22,11 +22,10 @@ import pytest
 
 from softcheck.pytest_plugin import settings
 from softcheck.pytest_plugin.settings import settings_of
-from softcheck.pytest_plugin.table import SuiteTable, attach
+from softcheck.pytest_plugin.table import SuiteTable, attach, report_of
 
 if TYPE_CHECKING:
     from softcheck.report.model import Report
-    from softcheck.report.suite import JudgedTest
     from softcheck.run.session import Session
     from softcheck.testing import Accuracy, GeneratedAccuracy, ProbedAccuracy, Told
 
@@ -52,11 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Registers the marker with its arguments, and the table in the process that reports."""
     config.addinivalue_line("markers", _MARKER)
     if not hasattr(config, "workerinput"):
-
-        def draw(judged: "list[JudgedTest]", seconds: float) -> "Report":
-            return _report(config, judged, seconds)
-
-        config.pluginmanager.register(SuiteTable(draw, _page(config)), "softcheck_table")
+        config.pluginmanager.register(SuiteTable(config, _page(config)), "softcheck_table")
 
 
 def _page(config: pytest.Config) -> Path | None:
@@ -73,20 +68,6 @@ def _page(config: pytest.Config) -> Path | None:
     except UsageError as error:
         raise pytest.UsageError(f"softcheck: {error}".replace("--output", "--softcheck-html", 1)) from None
     return path
-
-
-def _report(config: pytest.Config, judged: "list[JudgedTest]", seconds: float) -> "Report":
-    """The report of what tests have judged, one at least, in so many seconds."""
-    from softcheck.report.suite import suite_report
-
-    settings = settings_of(config)
-    return suite_report(
-        judged,
-        command=["pytest", *map(str, config.invocation_params.args)],
-        seed=settings.seed,
-        require_all_sizes=settings.require_all_sizes,
-        seconds=seconds,
-    )
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -117,11 +98,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     marker = metafunc.definition.get_closest_marker("accuracy")
     try:
-        asked = settings.arguments(marker)
+        names = settings.asked(metafunc.config, marker)
         if "accuracy" in wanted:
-            metafunc.parametrize("accuracy", settings.judged(metafunc.config, asked), indirect=True)
+            metafunc.parametrize("accuracy", settings.judged(metafunc.config, names), indirect=True)
         if "generated_accuracy" in wanted:
-            metafunc.parametrize("generated_accuracy", settings.generated(metafunc.config, asked), indirect=True)
+            metafunc.parametrize("generated_accuracy", settings.generated(metafunc.config, names), indirect=True)
     except UsageError as error:
         # pytest shows only the message of this exception.
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
@@ -252,6 +233,6 @@ def softcheck_report(request: pytest.FixtureRequest) -> "Callable[[], Report]":
         judged = [subject.judged for subject in subjects if subject.has_judged]
         if not judged:
             raise UsageError("softcheck_report: this test has judged nothing yet; call accuracy.check() before it")
-        return _report(request.config, judged, time.monotonic() - begun)
+        return report_of(request.config, judged, time.monotonic() - begun)
 
     return report

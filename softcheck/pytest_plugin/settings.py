@@ -1,18 +1,16 @@
 """Options of the pytest plugin: the command line, then the environment, then ``[tool.softcheck]`` in pyproject.toml."""
 
-import os
 import tomllib
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 
 _LISTS = ("variant", "dtype", "family", "case", "probe", "corpus")
 """Settings that are lists of names."""
-_SINGLE = {"device": "auto", "generate": 50, "require-all-sizes": False, "seed": 0}
-"""Settings of one value, and what they are if nobody says."""
+_SINGLE = ("device", "generate", "require-all-sizes", "seed")
+"""Settings of one value."""
 
 
 @dataclass(frozen=True)
@@ -55,60 +53,76 @@ def settings_of(config: pytest.Config) -> Settings:
 def _read_settings(config: pytest.Config) -> Settings:
     import click
 
-    from softcheck.cli import config as cli
-    from softcheck.cli.options import drawn
-    from softcheck.cli.report import report_command
+    from softcheck.cli.command import command
+    from softcheck.cli.config import is_typed
+    from softcheck.cli.main import cli
+    from softcheck.cli.options import Dtypes, Seed
     from softcheck.errors import UsageError
+    from softcheck.run.process import DeviceChoice
 
-    path, table = cli.table_above(config.rootpath) or (config.rootpath, {})
-    if not set(table) <= {*_LISTS, *_SINGLE}:
-        from softcheck.cli.main import cli as commands
+    @command("pytest plugin")
+    def taken(
+        *,
+        variant: tuple[str, ...] = (),
+        dtype: Dtypes = (),
+        family: tuple[str, ...] = (),
+        case: tuple[str, ...] = (),
+        probe: tuple[str, ...] = (),
+        corpus: tuple[str, ...] = (),
+        device: DeviceChoice = "auto",
+        generate: Annotated[int, click.IntRange(min=1)] = 50,
+        require_all_sizes: bool = False,
+        seed: Seed = 0,
+    ) -> None:
+        """The settings that stand as the options of commands do."""
 
-        cli.check_names(path, table, commands)
-    options = cli.settings_of(report_command)
-    options["generate"] = copy(options["generate"])
-    options["generate"].type = click.IntRange(min=1)
-    of_table = {
-        name: cli.checked(f"{path}: [tool.softcheck] {name}", options[name], table[name])
-        for name in (*_LISTS, *_SINGLE)
-        if name in table
-    }
-    defaults = {name: tuple(of_table.get(name, ())) for name in _LISTS}
-    chosen = {
-        name: tuple(config.getoption(f"--softcheck-{name}") or os.environ.get(cli.variable(name), "").split())
-        for name in _LISTS
-    }
-    values: dict[str, Any] = {**_SINGLE, **{name: of_table[name] for name in _SINGLE if name in of_table}}
-    for name in _SINGLE:
-        asked = {f"--softcheck-{name}": config.getoption(f"--softcheck-{name}")}
-        asked[cli.variable(name)] = os.environ.get(cli.variable(name))
-        where, written = next(((where, written) for where, written in asked.items() if written), ("", values[name]))
-        try:
-            values[name] = options[name].type_cast_value(click.Context(report_command), written)
-        except click.BadParameter as error:
-            raise UsageError(f"{where} is {written!r}: {error.message}") from None
+    words: list[str] = []
+    for name in (*_LISTS, *_SINGLE):
+        given = config.getoption(f"--softcheck-{name}")
+        every = given if isinstance(given, list) else [given]
+        words += [f"--{name}" if each is True else f"--{name}={each}" for each in every if each]
+    try:
+        context = taken.make_context("pytest", words, click.Context(cli), folder=config.rootpath)
+    except click.UsageError as error:
+        raise UsageError(error.format_message().replace("'--", "'--softcheck-")) from None
+    values = context.params
     # Workers of pytest-xdist get the options, and so the number that was drawn.
-    values["seed"] = drawn(values["seed"])
     config.option.softcheck_seed = str(values["seed"])
     return Settings(
-        chosen=chosen,
-        defaults=defaults,
-        device=values["device"],
-        generate=values["generate"],
-        seed=values["seed"],
-        require_all_sizes=values["require-all-sizes"],
+        chosen={name: values[name] if is_typed(context, name) else () for name in _LISTS},
+        defaults={name: values[name] for name in _LISTS},
+        **{name.replace("-", "_"): values[name.replace("-", "_")] for name in _SINGLE},
     )
 
 
 if TYPE_CHECKING:
     from softcheck.cases.case import Case
 
-_ARGUMENTS = ("variants", "dtypes", "families", "corpora", "probes")
+_ARGUMENTS = {"variants": "variant", "dtypes": "dtype", "families": "family", "corpora": "corpus", "probes": "probe"}
+"""Arguments of the marker, and the settings that stand in their place."""
 _WHAT_TO_WRITE = '@pytest.mark.accuracy(variants=["my_kernels.py:softmax"], dtypes=["float16"])'
 
 
-def arguments(marker: pytest.Mark | None) -> dict[str, tuple[str, ...]]:
-    """The marker's arguments, each a tuple of names; raises UsageError for a missing marker and for anything else."""
+def asked(config: pytest.Config, marker: pytest.Mark | None) -> dict[str, tuple[str, ...]]:
+    """What is chosen for this run, else by the marker, else by pyproject.toml, by setting; no names where all three leave one open.
+
+    Dtypes and probes are named then too, but no probes where the marker chooses families or corpora alone. Raises UsageError
+    for a missing marker and for anything else than names.
+    """
+    from oracles.formats import FORMATS
+    from softcheck.cases.dtypes import known_dtype
+    from softcheck.probes.registry import PROBES, check_name
+
+    settings, of_marker = settings_of(config), _arguments(marker)
+    found = {name: settings.chosen[name] or of_marker.get(name, settings.defaults[name]) for name in _LISTS}
+    if "probe" not in of_marker:
+        is_of_cases = bool(of_marker.keys() & {"family", "corpus"})
+        found["probe"] = settings.chosen["probe"] if is_of_cases else found["probe"] or tuple(PROBES)
+    named = tuple(map(known_dtype, found["dtype"] or FORMATS))
+    return {**found, "dtype": named, "probe": tuple(map(check_name, found["probe"]))}
+
+
+def _arguments(marker: pytest.Mark | None) -> dict[str, tuple[str, ...]]:
     from softcheck.errors import UsageError, near_matches
 
     if marker is None:
@@ -118,7 +132,7 @@ def arguments(marker: pytest.Mark | None) -> dict[str, tuple[str, ...]]:
         )
     if marker.args:
         raise UsageError(f"the accuracy marker takes keywords, got {marker.args[0]!r}; write {_WHAT_TO_WRITE}")
-    asked: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[str, ...]] = {}
     for name, value in marker.kwargs.items():
         if name not in _ARGUMENTS:
             raise UsageError(f"accuracy marker: unknown argument {name!r}; {near_matches(name, list(_ARGUMENTS))}")
@@ -127,48 +141,33 @@ def arguments(marker: pytest.Mark | None) -> dict[str, tuple[str, ...]]:
             raise UsageError(f"accuracy marker: {name}={value!r}; expected a list of names, as in {_WHAT_TO_WRITE}")
         if not names and name != "probes":
             raise UsageError(f"accuracy marker: {name} is empty; name at least one, or leave {name} out for all")
-        asked[name] = tuple(names)
-    return asked
+        found[_ARGUMENTS[name]] = tuple(names)
+    return found
 
 
-def judged(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
+def judged(config: pytest.Config, names: dict[str, tuple[str, ...]]) -> list[Any]:
     """Returns saved cases and probes. If only cases or only probes are chosen for this run, the other is left out."""
     chosen = settings_of(config).chosen
     cases_chosen, probes_chosen = chosen["family"] or chosen["case"] or chosen["corpus"], chosen["probe"]
-    saved = _saved(config, asked) if cases_chosen or not probes_chosen else []
-    return saved + (_probed(config, asked) if probes_chosen or not cases_chosen else [])
-
-
-def _names(config: pytest.Config, setting: str, of_marker: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Names chosen for this run, else by the marker, else by pyproject.toml; empty if all three leave it open."""
-    settings = settings_of(config)
-    return settings.chosen[setting] or (settings.defaults[setting] if of_marker is None else of_marker)
-
-
-def _probed(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
-    from softcheck.probes.registry import PROBES, check_name
-
-    of_marker = asked.get("probes")
-    if of_marker is None and (asked.get("families") or asked.get("corpora")):
-        of_marker = ()
-    names = _names(config, "probe", of_marker) or (tuple(PROBES) if of_marker is None else ())
-    return [
+    saved = _saved(config, names) if cases_chosen or not probes_chosen else []
+    probed = [
         pytest.param((spec, dtype, probe), id=f"{written}-{dtype}-probe-{probe}")
-        for written, spec in _specs(config, asked).items()
-        for dtype in _dtypes(config, asked)
-        for probe in map(check_name, names)
+        for written, spec in _specs(config, names).items()
+        for dtype in names["dtype"]
+        for probe in (names["probe"] if probes_chosen or not cases_chosen else ())
     ]
+    return saved + probed
 
 
-def _saved(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
+def _saved(config: pytest.Config, names: dict[str, tuple[str, ...]]) -> list[Any]:
     from softcheck.cases.case import refuse_changed
     from softcheck.cases.corpus import default_corpora, load, select
 
     cases = select(
-        load(_names(config, "corpus", asked.get("corpora")) or default_corpora(of_operations=False)),
-        dtypes=_dtypes(config, asked),
-        families=_names(config, "family", asked.get("families")),
-        globs=_names(config, "case", None),
+        load(names["corpus"] or default_corpora(of_operations=False)),
+        dtypes=names["dtype"],
+        families=names["family"],
+        globs=names["case"],
     )
     refuse_changed(cases)
     groups: dict[tuple[str, str], list[Case]] = {}
@@ -176,25 +175,25 @@ def _saved(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any
         groups.setdefault((case.dtype, case.family), []).append(case)
     return [
         pytest.param((spec, dtype, tuple(chosen)), id=f"{written}-{dtype}-{family}")
-        for written, spec in _specs(config, asked).items()
+        for written, spec in _specs(config, names).items()
         for (dtype, family), chosen in groups.items()
     ]
 
 
-def generated(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[Any]:
+def generated(config: pytest.Config, names: dict[str, tuple[str, ...]]) -> list[Any]:
     """Returns a parameter for each variant and dtype."""
     return [
         pytest.param((spec, dtype), id=f"{written}-{dtype}")
-        for written, spec in _specs(config, asked).items()
-        for dtype in _dtypes(config, asked)
+        for written, spec in _specs(config, names).items()
+        for dtype in names["dtype"]
     ]
 
 
-def _specs(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> dict[str, str]:
+def _specs(config: pytest.Config, names: dict[str, tuple[str, ...]]) -> dict[str, str]:
     """Variants by the words of tests' ids; a path chosen for this run starts from the working folder, others from the root folder."""
     from softcheck.variants.registry import BUILTIN, resolve
 
-    specs = _names(config, "variant", asked.get("variants")) or tuple(BUILTIN)
+    specs = names["variant"] or tuple(BUILTIN)
     if settings_of(config).chosen["variant"]:
         return {spec: resolve(spec).name for spec in specs}
     return {spec: _resolved(config.rootpath, spec) for spec in specs}
@@ -223,10 +222,3 @@ def _below(folder: Path, spec: str) -> str:
     location, colon, function = named.rpartition(":")
     is_file = location.endswith(".py") or "/" in location
     return f"{folder / Path(location).expanduser()}{colon}{function}{call}" if is_file else spec
-
-
-def _dtypes(config: pytest.Config, asked: dict[str, tuple[str, ...]]) -> list[str]:
-    from oracles.formats import FORMATS
-    from softcheck.cases.dtypes import known_dtype
-
-    return [known_dtype(name) for name in _names(config, "dtype", asked.get("dtypes")) or FORMATS]

@@ -2,11 +2,12 @@
 
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from softcheck.pytest_plugin.settings import settings_of
 
 if TYPE_CHECKING:
     from softcheck.report.model import Report
@@ -21,12 +22,26 @@ def attach(report: pytest.TestReport, judged: "list[JudgedTest]") -> None:
     setattr(report, _ATTRIBUTE, [each.encoded() for each in judged])
 
 
+def report_of(config: pytest.Config, judged: "list[JudgedTest]", seconds: float) -> "Report":
+    """The report of what tests have judged, one at least, in so many seconds."""
+    from softcheck.report.suite import suite_report
+
+    settings = settings_of(config)
+    return suite_report(
+        judged,
+        command=["pytest", *map(str, config.invocation_params.args)],
+        seed=settings.seed,
+        require_all_sizes=settings.require_all_sizes,
+        seconds=seconds,
+    )
+
+
 class SuiteTable:
     """Gathers what tests have judged in the process that reports, and shows it when all tests have run."""
 
-    def __init__(self, draw: "Callable[[list[JudgedTest], float], Report]", page: Path | None) -> None:
-        """Takes what makes a report of tests and the seconds that they took, and the file of the page, if one is wanted."""
-        self._draw = draw
+    def __init__(self, config: pytest.Config, page: Path | None) -> None:
+        """Takes the file of the page, if one is wanted."""
+        self._config = config
         self._page = page
         self._begun = time.monotonic()
         self._judged: list[str] = []
@@ -50,7 +65,7 @@ class SuiteTable:
         from softcheck.report.output import write
         from softcheck.report.suite import decoded
 
-        report = self._draw([decoded(text) for text in self._judged], time.monotonic() - self._begun)
+        report = report_of(self._config, list(map(decoded, self._judged)), time.monotonic() - self._begun)
         report = replace(report, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
         self._report, self._why_no_page = report, ""
         ci.add_step_summary(lambda: render(report, "markdown"))

@@ -117,10 +117,7 @@ class _Row:
     def _is_beyond(self, result: CaseMeasurement) -> bool:
         """True if a case shows nothing but a refusal of its size."""
         found = result.measurement.violations
-        return bool(found) and all(self._is_limited(v, result.case.id) for v in found)
-
-    def _is_limited(self, violation: Violation, case_id: str) -> bool:
-        return self.limits.cover(violation, case_id)
+        return bool(found) and all(self.limits.cover(v, result.case.id) for v in found)
 
     def result(self) -> VariantResult:
         if self.name in self.run.refused:
@@ -129,7 +126,7 @@ class _Row:
         if declaration is None:
             return self._unjudged("error", "not run: interrupted")
         if self.dtype not in declaration.dtypes:
-            return self._unjudged("unsupported", f"declares {', '.join(declaration.dtypes)}")
+            return self._unjudged("unsupported", f"declares {', '.join(declaration.dtypes)}, not {self.dtype}")
         probes_run = probes.trials_of(self.probed)
         findings = self._findings
         # Probes that launch no kernel, or only read it, say nothing of one that can't be run.
@@ -157,7 +154,7 @@ class _Row:
             sampled=RandomRows.total(probed.conclusion.sampled for probed in self.probed),
             regimes=len(regimes) or None,
             seen_regimes=tuple(msgspec.structs.replace(regime, paths=()) for regime in regimes),
-            judged_shapes=shapes_of(self.measured, self.probed, self._is_limited),
+            judged_shapes=shapes_of(self.measured, self.probed, self.limits.cover),
             coverage=self.coverage,
             not_judged=probes.not_judged(self.run.at_defaults.get(self.name, ()), declaration.computed, self.probed),
             holds=self.limits.holds,
@@ -197,11 +194,13 @@ class _Row:
     @cached_property
     def _findings(self) -> list[Finding]:
         backend, own = self.run.ready.backend, (self.name, self.dtype)
-        found = [*probes.findings(self.probed, self.source, self._is_limited), *self.limits.findings()]
+        found = [*probes.findings(self.probed, self.source, self.limits.cover), *self.limits.findings()]
         for case, measurement in self.measured:
             again = reproduce_command(self.name, case, backend, self.corpora)
-            limited = self._is_limited
-            found += [self.source.finding(v, case.id, again) for v in measurement.violations if not limited(v, case.id)]
+            is_limit = self.limits.cover
+            found += [
+                self.source.finding(v, case.id, again) for v in measurement.violations if not is_limit(v, case.id)
+            ]
         # Crashes that other calls caused are symptoms of a write out of bounds, where one was found.
         if not any(f.kind is FindingKind.OUT_OF_BOUNDS_WRITE for f in found):
             for blame in self.run.blames:
@@ -290,19 +289,13 @@ class _Row:
         options = self.run.options
         if self.run.interrupted or not defect.applies(self.dtype, self.run.ready.backend):
             return False
-        could_show = [(c, m) for c, m in self.measured if defect.may_show(c.id)]
-        if probes.explains_any(defect, self.probed) or any(
-            defect.explains(v, case_id)
-            for case_id, m in (
-                *((c.id, m) for c, m in self.measured),
-                *((e.case_id, e.measurement) for e in self.exhausted),
-            )
-            for v in m.violations
-        ):
+        judged = [(c.id, m) for c, m in self.measured] + [(e.case_id, e.measurement) for e in self.exhausted]
+        shown = [(v, case_id) for case_id, m in judged for v in m.violations] + probes.shown(self.probed)
+        if any(defect.explains(*each) for each in shown):
             return False
         if probes.only_probes_show(defect):
             return probes.had_their_chance(defect, self.probed, quick=options.effort == "quick")
-        return options.whole_corpus and bool(could_show)
+        return options.whole_corpus and any(defect.may_show(case.id) for case, _ in self.measured)
 
     def _witness(self, declaration: Declaration) -> Witness | None:
         candidates = [(c, m.max_ulp) for c, m in self.measured if m.max_ulp is not None]
@@ -311,7 +304,7 @@ class _Row:
         case, worst = max(candidates, key=lambda item: item[1].value)
         row = case.bits(worst.row + 1)[worst.row]
         computed = declaration.computed_on(case, worst.row + 1).of_rows(slice(worst.row, worst.row + 1))
-        return witness_of(worst, case.id, row, case.format, declaration, operation=computed)
+        return witness_of(worst, case.id, row, case.format, computed, declaration)
 
 
 def _cases(run: Run) -> tuple[CaseResult, ...]:

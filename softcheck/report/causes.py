@@ -7,14 +7,13 @@ kinds, and those of wrong values have no fix. ``causes.toml`` holds the words.
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from softcheck.cases.case import Case
 from softcheck.contract import VALUE_KINDS, WRONG_KINDS, FindingKind
 from softcheck.explain import of_kind
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.operation import Parameter
 from softcheck.probes.registry import MEETINGS, SLICES
 from softcheck.report.computed_causes import of_computed
 from softcheck.report.evidence import Evidence, cause_of
@@ -32,33 +31,17 @@ from softcheck.report.model import Cause, Finding
 
 
 def causes_of(
-    findings: Sequence[Finding],
-    cases: Sequence[Case],
-    rows: Mapping[str, int] | None = None,
-    *,
-    operation: str = "softmax",
-    weaker: Arithmetic | None = None,
-    computing: str = "",
-    parameters: Mapping[str, Parameter] | None = None,
-    dtype: str = "",
+    findings: Sequence[Finding], cases: Sequence[Case], rows: Mapping[str, int] | None = None, **known: Any
 ) -> tuple[Cause, ...]:
     """Returns the causes of one variant's findings in one dtype, writes out of bounds first, then the one that explains most.
 
-    ``cases`` are those that were run, and ``rows`` their numbers of judged rows by id, all rows by default. ``dtype`` is the input's, by
-    default that of the cases. The others are those of ``Evidence``. Findings that a declared defect explains are left out.
+    ``cases`` are those that were run, and ``rows`` their numbers of judged rows by id, all rows by default. ``known`` are other fields of
+    ``Evidence``; ``dtype`` is by default that of the cases. Findings that a declared defect explains are left out.
     """
     unexplained = [f for f in findings if f.known is None]
-    left = Evidence(
-        unexplained,
-        {case.id: case for case in cases},
-        rows or {case.id: case.shape[0] for case in cases},
-        operation=operation,
-        dtype=dtype or (cases[0].dtype if cases else ""),
-        weaker=weaker,
-        parameters=parameters or {},
-        computing=computing,
-        damages_memory=any(map(_is_write, unexplained)),
-    )
+    known = {"dtype": cases[0].dtype if cases else "", "damages_memory": any(map(_is_write, unexplained)), **known}
+    of_rows = rows or {case.id: case.shape[0] for case in cases}
+    left = Evidence(unexplained, {case.id: case for case in cases}, of_rows, **known)
     found: list[tuple[int, int, Cause]] = []
     for rank, suppose in _SUPPOSED:
         # Rows of any numbers overflow on the way to what a slip foretells; a comparison with what comes out of it is false.
@@ -88,10 +71,6 @@ _OF_THEIR_OWN = frozenset({"addresses", "invalid_targets"})
 
 _ENDED = frozenset({FindingKind.CRASH, FindingKind.TIMEOUT, FindingKind.OUT_OF_MEMORY})
 """Kinds of calls that came to no answer, which tell nothing of values."""
-
-
-def _writes(evidence: Evidence) -> Cause:
-    return _of_kind(FindingKind.OUT_OF_BOUNDS_WRITE, list(filter(_is_write, evidence.findings)), evidence)
 
 
 def _of_kind(kind: FindingKind, found: Sequence[Finding], evidence: Evidence, *, is_mended: bool = True) -> Cause:
@@ -213,7 +192,7 @@ _BY_SIZE = 2
 _SUPPOSED: tuple[tuple[int, Callable[[Evidence], Cause | None]], ...] = (
     (1, _other_operation),
     (3, lambda evidence: cause_of(evidence.of_probes("invalid_targets"), "invalid_targets")),
-    (0, _writes),
+    (0, lambda left: _of_kind(FindingKind.OUT_OF_BOUNDS_WRITE, list(filter(_is_write, left.findings)), left)),
     (0, _ended),
     (_BY_SIZE, _offsets),
     (_BY_SIZE, _empty_inputs),

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from softcheck.report import content, figures
-from softcheck.report.markdown import escape, table_row
+from softcheck.report.markdown import of_tables
 from softcheck.report.model import Environment, Report, ShapeSpeed, SpeedFigures, SpeedReport, VariantResult
 from softcheck.report.output import PLAIN, Display
 from softcheck.speed.statistics import Interval
@@ -50,6 +50,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Every change, what could not be compared, and why the two may not be comparable."""
 
+    schema_version: Literal[1] = 1
+    kind: Literal["comparison"] = "comparison"
     changes: tuple[Change, ...]
     warnings: tuple[str, ...]
     only_old: tuple[str, ...]
@@ -70,27 +72,21 @@ def shapes_of(result: Result) -> tuple[ShapeSpeed, ...]:
 
 def compare(old: Result, new: Result, limits: Tolerances) -> Comparison:
     """Compares every variant and shape that both results have, and names the others."""
-    before, after = _rows(old), _rows(new)
-    shapes_before, shapes_after = _speeds(old), _speeds(new)
-    names = [f"{name}, {dtype}" for name, dtype in before]
-    new_names = [f"{name}, {dtype}" for name, dtype in after]
-    places, new_places = [_place(k) for k in shapes_before], [_place(k) for k in shapes_after]
-    changes = [c for key in before if key in after for c in _accuracy(before[key], after[key], limits)]
-    changes += [
-        _speed(key, shapes_before[key], shapes_after[key], limits) for key in shapes_before if key in shapes_after
-    ]
+    rows, rows_now = _rows(old), _rows(new)
+    speeds, speeds_now = _speeds(old), _speeds(new)
+    changes = [c for key in rows if key in rows_now for c in _accuracy(rows[key], rows_now[key], limits)]
+    changes += [_speed(key, speeds[key], speeds_now[key], limits) for key in speeds if key in speeds_now]
+    before, after = (
+        [*map(_place, has), *map(_place, timed)] for has, timed in ((rows, speeds), (rows_now, speeds_now))
+    )
+    places = {key: row.place for key, row in rows_now.items()}
     return Comparison(
-        changes=tuple(_placed(change, after) for change in changes),
+        changes=tuple(msgspec.structs.replace(c, place=places.get((c.variant, c.dtype))) for c in changes),
         warnings=tuple(_warnings(old.environment, new.environment, old, new)),
-        only_old=tuple(n for n in (*names, *places) if n not in {*new_names, *new_places}),
-        only_new=tuple(n for n in (*new_names, *new_places) if n not in {*names, *places}),
+        only_old=tuple(name for name in before if name not in after),
+        only_new=tuple(name for name in after if name not in before),
         limits=limits,
     )
-
-
-def _placed(change: Change, rows: Mapping[tuple[str, str], VariantResult]) -> Change:
-    row = rows.get((change.variant, change.dtype))
-    return change if row is None else msgspec.structs.replace(change, place=row.place)
 
 
 _Key = tuple[str, str, int, int]
@@ -104,8 +100,9 @@ def _speeds(result: Result) -> dict[_Key, SpeedFigures]:
     return {(f.variant, s.dtype, s.rows, s.columns): f for s in shapes_of(result) for f in s.variants}
 
 
-def _place(key: _Key) -> str:
-    return f"{key[0]}, {key[1]} {key[2]}x{key[3]}"
+def _place(key: tuple[str, str] | _Key) -> str:
+    name, dtype, *shape = key
+    return f"{name}, {dtype}" + (f" {shape[0]}x{shape[1]}" if shape else "")
 
 
 def _warnings(a: Environment, b: Environment, old: Result, new: Result) -> Iterator[str]:
@@ -224,28 +221,20 @@ def _percent(share: Interval | None) -> str:
 HEADING = ["variant", "dtype", "what", "old", "new", "slowdown [low, high]", ""]
 
 
+def _tables(comparison: Comparison) -> list[figures.TextTable]:
+    rows = list(map(cells, told(comparison)))
+    return [figures.TextTable("", HEADING, rows, are_numbers=False)] if rows else []
+
+
 def render_table(comparison: Comparison, _display: Display = PLAIN) -> str:
     """Plain text: what changed, worst first, then what could not be compared."""
-    rows = [cells(c) for c in told(comparison)]
-    lines = figures.aligned([HEADING, *rows]) if rows else []
+    lines = [line for table in _tables(comparison) for line in table.lines()]
     return "\n".join([*lines, *remarks(comparison), closing(comparison)]) + "\n"
 
 
 def render_markdown(comparison: Comparison, _display: Display = PLAIN) -> str:
     """GitHub-flavoured Markdown: the verdict first."""
-    rows = [cells(c) for c in told(comparison)]
-    lines = ["## softcheck compare", "", f"**{escape(closing(comparison))}**"]
-    if rows:
-        lines += ["", table_row(HEADING), table_row(["---"] * len(HEADING))]
-        lines += [table_row(map(escape, row)) for row in rows]
-    noted = remarks(comparison)
-    return "\n".join([*lines, *([""] if noted else []), *(f"- {escape(line)}" for line in noted)]) + "\n"
-
-
-def render_json(comparison: Comparison, _display: Display = PLAIN) -> str:
-    """JSON with every change, also with figures that are the same."""
-    encoded = msgspec.json.encode({"schema_version": 1, "kind": "comparison", **msgspec.structs.asdict(comparison)})
-    return msgspec.json.format(encoded, indent=2).decode() + "\n"
+    return of_tables("compare", closing(comparison), _tables(comparison), remarks(comparison))
 
 
 def render_github(comparison: Comparison, _display: Display = PLAIN) -> str:

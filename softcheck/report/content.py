@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR
+from string import hexdigits
 from typing import NamedTuple, get_args
 
 import numpy as np
 
-from oracles.formats import FORMATS, Format, decode
+from oracles.formats import FLOAT32, FORMATS, Format, decode
 from softcheck.cases.case import GENERATED
 from softcheck.operations.registry import operation
 from softcheck.probes.registry import TELLING
@@ -295,33 +296,28 @@ def worst_element(result: VariantResult) -> str | None:
 
 def value_of(bits: str, dtype: str) -> str:
     """A bit pattern with its value: ``3c00 = 1 (0x1p+0)``; the pattern alone if it is one of neither the dtype nor float32."""
-    value = _value(bits, dtype)
-    return one_line(bits) if value is None else f"{bits} = {decimal_of(bits, dtype)} ({_hex_float(value)})"
+    found = _read(bits, dtype)
+    if found is None:
+        return one_line(bits)
+    significand, mark, exponent = found[0].hex().partition("p")
+    # Without the zeros that ``float.hex`` pads with.
+    short = significand.rstrip("0").rstrip(".") + mark + exponent if mark else significand
+    return f"{bits} = {decimal_of(bits, dtype)} ({short})"
 
 
 def decimal_of(bits: str, dtype: str) -> str:
     """A bit pattern's value in decimal, with the digits that tell all values of its format apart; empty if it is none."""
-    value, fmt = _value(bits, dtype), _format_of(bits, dtype)
-    return "" if value is None or fmt is None else f"{value:.{fmt.decimal_digits}g}"
+    found = _read(bits, dtype)
+    return "" if found is None else f"{found[0]:.{found[1].decimal_digits}g}"
 
 
-def _value(bits: str, dtype: str) -> float | None:
-    fmt = _format_of(bits, dtype)
-    if fmt is None or len(bits) != fmt.hex_digits or not set(bits) <= set("0123456789abcdefABCDEF"):
-        return None
-    return float(decode(np.array([int(bits, 16)], dtype=fmt.storage), fmt)[0])
-
-
-def _format_of(bits: str, dtype: str) -> Format | None:
+def _read(bits: str, dtype: str) -> tuple[float, Format] | None:
     fmt = FORMATS.get(dtype)
-    is_wider = fmt is not None and fmt.width == 16 and len(bits) == FORMATS["float32"].hex_digits
-    return FORMATS["float32"] if is_wider else fmt
-
-
-def _hex_float(value: float) -> str:
-    """``float.hex`` without the zeros that it pads with."""
-    significand, mark, exponent = value.hex().partition("p")
-    return significand.rstrip("0").rstrip(".") + mark + exponent if mark else significand
+    if fmt is not None and fmt.width == 16 and len(bits) == FLOAT32.hex_digits:
+        fmt = FLOAT32
+    if fmt is None or len(bits) != fmt.hex_digits or not set(bits) <= set(hexdigits):
+        return None
+    return float(decode(np.array([int(bits, 16)], dtype=fmt.storage), fmt)[0]), fmt
 
 
 def probe_lines(report: Report) -> list[str]:
@@ -332,15 +328,7 @@ def probe_lines(report: Report) -> list[str]:
             text = f"{figures.plural(len(result.probes_run), 'probe')}, {figures.plural(result.trials, 'trial')}"
             properties = (f"{one_line(n)} {'yes' if holds else 'no'}" for n, holds in result.properties.items())
             said.append((subject(result), "; ".join([text, *properties])))
-    return _joined(said)
-
-
-def _joined(said: Iterable[tuple[str, str]]) -> list[str]:
-    """Remarks with all of their subjects: what is said of several alike is one line."""
-    alike: dict[str, list[str]] = {}
-    for of, text in said:
-        alike.setdefault(text, []).append(of)
-    return [f"{', '.join(of)}: {text}" for text, of in alike.items()]
+    return figures.alike(said)
 
 
 def arithmetic_lines(report: Report) -> list[str]:
@@ -352,7 +340,7 @@ def arithmetic_lines(report: Report) -> list[str]:
             left = found.leaves_contract
             parts = [*found.weaknesses, *([] if left is None else [f"leaves the standard contract {left}"])]
             said.append((subject(result), "; ".join(one_line(part) for part in parts)))
-    return _joined(said)
+    return figures.alike(said)
 
 
 def exhaustive_lines(report: Report) -> list[str]:

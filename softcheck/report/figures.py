@@ -1,7 +1,8 @@
 """Figures as text, true as printed: bounds round to their safe side, and nothing unmeasured is 0."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from softcheck.report.model import Exhaustive, VariantResult
@@ -79,8 +80,32 @@ def plural(number: int, singular: str) -> str:
     return f"{number:,} {singular}" if number == 1 else f"{number:,} {singular}s"
 
 
-def aligned(rows: Sequence[Sequence[str]], *, are_numbers: bool = False) -> list[str]:
-    """Lines of a table in plain text, two spaces between columns; numbers, all but the first column, end together."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    places = ["<", *(">" if are_numbers else "<" for _ in widths[1:])]
-    return ["  ".join(map("{:{}{}}".format, row, places, widths)).rstrip() for row in rows]
+def alike(said: Iterable[tuple[str, str]], most: int | None = None) -> list[str]:
+    """Lines of subjects and texts, each text once: all of its subjects in front, or of more than ``most`` the first and their number."""
+    subjects: dict[str, list[str]] = {}
+    for subject, text in said:
+        subjects.setdefault(text, []).append(subject)
+    return [f"{several(of, most)}: {text}" for text, of in subjects.items()]
+
+
+def several(names: Sequence[str], most: int | None = 1) -> str:
+    """The names, or of more than ``most`` the first and the number of the others."""
+    is_few = most is None or len(names) <= most
+    return ", ".join(names) if is_few else f"{names[0]} and {len(names) - 1} more"
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """Cells with a title and a heading; the first column is text, and so are the others unless they are numbers."""
+
+    title: str
+    heading: list[str]
+    rows: list[list[str]]
+    are_numbers: bool = True
+
+    def lines(self) -> list[str]:
+        """The heading and the rows in plain text, two spaces between columns; numbers end together."""
+        every = [self.heading, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*every, strict=True)]
+        places = ["<", *(">" if self.are_numbers else "<" for _ in widths[1:])]
+        return ["  ".join(map("{:{}{}}".format, row, places, widths)).rstrip() for row in every]

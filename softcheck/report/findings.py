@@ -63,25 +63,12 @@ def without_repetition(result: VariantResult) -> VariantResult:
 
 
 def witness_of(
-    worst: Extreme,
-    case_id: str,
-    row: Bits,
-    fmt: Format,
-    declaration: Declaration,
-    *,
-    operation: Operation | None = None,
+    worst: Extreme, case_id: str, row: Bits, fmt: Format, operation: Operation, declaration: Declaration
 ) -> Witness:
     """The element that shows a maximum, with the exact value at it; ``row`` holds the bit patterns of its row."""
-    return Witness(
-        case=case_id,
-        row=worst.row,
-        column=worst.column,
-        input_bits=worst.input_bits,
-        output_bits=worst.output_bits,
-        exact=(operation or declaration.computed).decimal(
-            decode(row, fmt), worst.column, fmt, declaration.fully_masked
-        ),
-    )
+    exact = operation.decimal(decode(row, fmt), worst.column, fmt, declaration.fully_masked)
+    same = ("row", "column", "input_bits", "output_bits")
+    return Witness(case=case_id, exact=exact, **{name: getattr(worst, name) for name in same})
 
 
 _SAME = ("elements", "max_ulp_ftz", "max_standard_share", "max_sum_deviation", "max_abs_difference_to_torch")
@@ -224,7 +211,8 @@ def with_domain(row: VariantResult, result: Exhausted) -> VariantResult:
     worst, ulp_is, witness = result.measurement.max_ulp, _ulp_is(result), None
     if worst is not None:
         bits = result.domain.bits(worst.row, 1)[0]
-        witness = witness_of(worst, result.case_id, bits, result.domain.format, result.declaration)
+        declared = result.declaration
+        witness = witness_of(worst, result.case_id, bits, result.domain.format, declared.computed, declared)
     found = msgspec.structs.replace(row, cases_run=1, ulp_is=ulp_is, witness=witness)
     return with_figures(found, result.measurement)
 

@@ -43,7 +43,7 @@ TRACE_FORMATS: dict[str, str] = {
 COMPARISON_FORMATS: dict[str, str] = {
     "table": "softcheck.report.compare:render_table",
     "markdown": "softcheck.report.compare:render_markdown",
-    "json": "softcheck.report.compare:render_json",
+    "json": "softcheck.report.json_format:render",
     "html": "softcheck.report.page.document:comparison_page",
     "github": "softcheck.report.compare:render_github",
 }

@@ -337,8 +337,7 @@ def _listed(numbers: Sequence[int]) -> str:
 
 def _limit_of(where: Where, sweep: Sweep) -> int | None:
     """The largest width that was right, where all wider ones were wrong; of some row counts alone too."""
-    groups = where.any_of
-    only = groups[0][0] if len(groups) == 1 and len(groups[0]) == 1 and not where.negated else None
+    only = where.one
     if only is None or only.of != "columns" or only != Sizes(least=only.least) or only.least is None:
         return None
     return only.least - 1 if sweep.right is None else sweep.right

@@ -7,7 +7,7 @@ strings ``"nan"``, ``"inf"`` and ``"-inf"`` stand in the number's place, and ``l
 
 import math
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -18,10 +18,8 @@ from softcheck.report.model import SCHEMA_VERSION, Report, SpeedReport
 from softcheck.report.output import PLAIN, Display
 from softcheck.tracing.model import Trace
 
-Model = TypeVar("Model", Report, SpeedReport, Trace)
 
-
-def render(report: Report | SpeedReport | Trace, _display: Display = PLAIN) -> str:
+def render(report: msgspec.Struct, _display: Display = PLAIN) -> str:
     """Indented JSON, keys in the order of the model, ending in a newline."""
     return msgspec.json.format(msgspec.json.encode(_plain(report, without_defaults=True)), indent=2).decode() + "\n"
 
@@ -41,14 +39,8 @@ def load_any(path: str | Path) -> Report | SpeedReport:
 
 def load_saved(path: str | Path) -> Report | SpeedReport | Trace:
     """Read what ``report``, ``bench`` or ``trace`` saved; raises UsageError as ``load`` does."""
-    data = _read(path)
-    try:
-        kind = msgspec.json.decode(data, type=dict[str, Any]).get("kind")
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        kind = None
-    if kind == "speed":
-        return _parsed(data, SpeedReport, str(path))
-    return _parsed(data, Trace, str(path)) if kind == "trace" else _parsed(data, Report, str(path))
+    found: Report | SpeedReport | Trace = _parsed(_read(path), None, str(path))
+    return found
 
 
 def _read(path: str | Path) -> bytes:
@@ -60,13 +52,17 @@ def _read(path: str | Path) -> bytes:
 
 def parse(data: bytes | str, *, source: str = "report") -> Report:
     """The report that ``render`` wrote; raises UsageError, which says where, for another version, an unknown field, or a wrong type."""
-    return _parsed(data, Report, source)
+    report: Report = _parsed(data, Report, source)
+    return report
 
 
-def _parsed(data: bytes | str, model: type[Model], source: str) -> Model:
+def _parsed(data: bytes | str, model: Any, source: str) -> Any:
+    """The result in a model; None stands for that of its kind."""
     try:
         found = msgspec.json.decode(data)
         _check_version(found, source)
+        if model is None:
+            model = {"speed": SpeedReport, "trace": Trace}.get(str(found.get("kind")), Report)
         # Lenient conversion is the only way to let "inf" stand for a float; _check_same refuses what else it lets through.
         report = msgspec.convert(found, model, strict=False)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError) as error:

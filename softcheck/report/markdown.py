@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 
 from softcheck.report import content
 from softcheck.report.content import Column
+from softcheck.report.figures import TextTable
 from softcheck.report.model import Report, VariantResult
 from softcheck.report.output import PLAIN, Display
 from softcheck.report.templates import drawn
@@ -17,6 +18,14 @@ def render(report: Report, _display: Display = PLAIN) -> str:
     blocks = content.blocks(report, code, lambda line: escape(line.strip()))
     values = {"report": report, "content": content, "columns": content.columns(report), "blocks": blocks}
     return drawn("report.md", values, filters).rstrip("\n") + "\n"
+
+
+def of_tables(
+    command: str, closing: str, tables: Iterable[TextTable], remarks: Iterable[str], heading: Iterable[str] = ()
+) -> str:
+    """What a command found, as Markdown: the closing line first, then its heading, tables and remarks."""
+    values = {"command": command, "closing": closing, "tables": tables, "remarks": remarks, "heading": heading}
+    return drawn("tables.md", values, {"md": escape}).rstrip("\n") + "\n"
 
 
 def escape(text: str) -> str:
@@ -47,8 +56,3 @@ def _cell_of(column: Column, result: VariantResult) -> str:
         return cell(code(content.one_line(result.name)))
     is_bold = column.title == "verdict" and result.verdict in {"fail", "error"}
     return f"**{result.verdict}**" if is_bold else escape(column.cell(result))
-
-
-def table_row(cells: Iterable[str]) -> str:
-    """A line of a table."""
-    return f"| {' | '.join(cells)} |"

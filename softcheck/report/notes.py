@@ -11,7 +11,7 @@ from softcheck.operations.arithmetic import Arithmetic
 from softcheck.probes.outcome import Coverage
 from softcheck.report import probes
 from softcheck.report.evidence import is_looked_at, largest_size
-from softcheck.report.figures import plural
+from softcheck.report.figures import alike, plural
 from softcheck.report.findings import FindingSource
 from softcheck.report.model import Finding, VariantResult
 from softcheck.report.reproduce import command, reproduce_command
@@ -42,7 +42,7 @@ def of_run(run: Run, rows: Sequence[VariantResult], of_rows: Iterable[tuple[str,
         ),
         *_unable(run),
         *run.notes,
-        *joined(of_rows),
+        *alike(of_rows, 1),
         *never_run(rows),
         *_symptoms(run, rows),
         *probes.skip_notes(run),
@@ -65,14 +65,6 @@ def never_run(rows: Sequence[VariantResult]) -> list[str]:
     calls = "calls" if is_all else "the probe regimes"
     more = f" and {len(said) - _MOST_SAID} more variants" if len(said) > _MOST_SAID else ""
     return [f"lines of own code that {calls} ran: {', '.join(said[:_MOST_SAID])}{more}; see --format json"]
-
-
-def joined(said: Iterable[tuple[str, str]]) -> list[str]:
-    """Remarks with their subjects: what is said of several variants and dtypes alike is one line."""
-    alike: dict[str, list[str]] = {}
-    for subject, text in said:
-        alike.setdefault(text, []).append(subject)
-    return [f"{of[0]}{f' and {len(of) - 1} more' if of[1:] else ''}: {text}" for text, of in alike.items()]
 
 
 def too_little_coverage(coverage: Coverage | None, required: float) -> str:

@@ -1,12 +1,13 @@
 """Destination of a report: a file, written whole or not at all, or standard output; and its display capabilities."""
 
 import os
-import secrets
 import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from softcheck.cases.replacing import replace_file
 from softcheck.errors import UsageError
 
 STANDARD_OUTPUT = "-"
@@ -51,9 +52,7 @@ def check_writable(path: str) -> None:
     if not target.parent.is_dir():
         raise UsageError(f"--output {path!r}: there is no folder {str(target.parent)!r}; make it or name another file")
     try:
-        temporary = _temporary(target)
-        temporary.touch(exist_ok=False)
-        temporary.unlink()
+        tempfile.TemporaryFile(dir=target.parent).close()
     except OSError as error:
         raise UsageError(
             f"--output {path!r}: no file can be made in {str(target.parent)!r} ({error.strerror}); name another folder"
@@ -80,7 +79,7 @@ def write(text: str, path: str) -> None:
         if _is_special(target):
             target.write_bytes(data)
         else:
-            _replace(target, data)
+            replace_file(target, data)
     except OSError as error:
         raise UsageError(f"--output {path!r} can't be written ({error.strerror}); name another file") from None
 
@@ -96,22 +95,3 @@ def _target(path: str) -> Path:
 def _is_special(target: Path) -> bool:
     """True if the target is a device or a pipe, which must be written to and never replaced."""
     return target.exists() and not target.is_file() and not target.is_dir()
-
-
-def _temporary(target: Path) -> Path:
-    return target.with_name(f".softcheck-{secrets.token_hex(8)}.tmp")
-
-
-def _replace(target: Path, data: bytes) -> None:
-    temporary = _temporary(target)
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            temporary.chmod(target.stat().st_mode & 0o7777)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -8,6 +8,7 @@ from softcheck.contract import Violation
 from softcheck.operations.operation import Operation, value_in_words
 from softcheck.probes.outcome import NOTHING_TO_TRY, KernelArithmetic
 from softcheck.probes.registry import PROBES, described
+from softcheck.report.figures import several
 from softcheck.report.findings import FindingSource
 from softcheck.report.model import Finding
 from softcheck.report.reproduce import bits_command, probe_command
@@ -42,11 +43,8 @@ def trials_of(probed: Iterable[ProbeResult]) -> dict[str, int]:
 
 def properties_of(probed: Iterable[ProbeResult]) -> dict[str, bool]:
     """Properties that probes looked for, and whether they hold."""
-    found: dict[str, bool] = {}
-    for result in probed:
-        for name, holds in result.conclusion.properties.items():
-            found[name] = found.get(name, True) and holds
-    return dict(sorted(found.items()))
+    found = [item for result in probed for item in result.conclusion.properties.items()]
+    return {name: (name, False) not in found for name, _ in sorted(found)}
 
 
 def arithmetic_of(probed: Iterable[ProbeResult]) -> KernelArithmetic | None:
@@ -64,13 +62,9 @@ def not_judged(at_defaults: Iterable[str], operation: Operation, probed: Iterabl
     )
 
 
-def explains_any(defect: KnownDefect, probed: Iterable[ProbeResult]) -> bool:
-    """True if a declared defect showed in a probe."""
-    return any(
-        defect.explains(shown.violation, result.case_id(shown.label))
-        for result in probed
-        for shown in result.conclusion.findings
-    )
+def shown(probed: Iterable[ProbeResult]) -> list[tuple[Violation, str]]:
+    """The broken promises that probes found, each with the name of its trial."""
+    return [(each.violation, result.case_id(each.label)) for result in probed for each in result.conclusion.findings]
 
 
 def only_probes_show(defect: KnownDefect) -> bool:
@@ -101,9 +95,9 @@ def skip_notes(run: Run) -> list[str]:
             places.setdefault(f"{result.task.variant} {result.task.dtype}")
     lines, without = [], []
     for (probe, _), (texts, places) in said.items():
-        (first, *others), (place, *elsewhere) = texts, places
+        first, *others = texts
         reason = first + (f", and {len(others)} more with other numbers" if others else "")
-        of_all = f"({place}{f' and {len(elsewhere)} more' if elsewhere else ''})"
+        of_all = f"({several(list(places))})"
         if NOTHING_TO_TRY in reason:
             without.append(f"{probe} {reason.partition(NOTHING_TO_TRY)[2]} {of_all}")
         else:

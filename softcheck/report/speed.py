@@ -1,30 +1,17 @@
 """The speed model from samples, and its tables for readers, a shape each and means last, in plain text and Markdown."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from oracles.formats import FORMATS
 from softcheck.operations.operation import Operation
 from softcheck.report import content, figures
-from softcheck.report.markdown import escape, table_row
+from softcheck.report.markdown import of_tables
 from softcheck.report.model import TORCH, ShapeSpeed, SpeedFigures, SpeedMean, SpeedReport
 from softcheck.report.output import PLAIN, Display
 from softcheck.speed.samples import Sampled, ShapeSamples
 from softcheck.speed.statistics import Interval, Word, geometric_mean, median_interval, ratio_interval, word
 from softcheck.variants.declaration import Declaration
-
-Row = list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    """Cells with a title and a heading; the first column is text, the others are figures."""
-
-    title: str
-    heading: Row
-    rows: list[Row]
-
 
 _COLUMNS: tuple[tuple[str, Callable[[SpeedFigures], str]], ...] = (
     ("variant", lambda f: content.one_line(f.variant)),
@@ -54,10 +41,10 @@ def _columns(shape: ShapeSpeed) -> list[tuple[str, Callable[[SpeedFigures], str]
     return [*shown[:place], _FLOPS, *shown[place:]]
 
 
-def tables(shapes: Iterable[ShapeSpeed]) -> list[TextTable]:
+def tables(shapes: Iterable[ShapeSpeed]) -> list[figures.TextTable]:
     """A table per shape."""
     return [
-        TextTable(
+        figures.TextTable(
             shape_title(shape),
             [title for title, _ in columns],
             [[cell(figures_) for _, cell in columns] for figures_ in shape.variants],
@@ -67,14 +54,20 @@ def tables(shapes: Iterable[ShapeSpeed]) -> list[TextTable]:
     ]
 
 
-def mean_table(report: SpeedReport) -> TextTable:
+def mean_table(report: SpeedReport) -> figures.TextTable:
     """The geometric means over shapes."""
     title = f"geometric mean over shapes, times faster than {content.one_line(report.reference)}"
     heading = ["variant", "dtype", "shapes", "times faster [low, high]", "of copy"]
-    return TextTable(title, heading, [_mean_row(mean) for mean in report.means])
+    rows = []
+    for mean in report.means:
+        left_out = f" ({mean.left_out} left out)" if mean.left_out else ""
+        share = percent(mean.copy_share.mid if mean.copy_share else None)
+        name = content.one_line(mean.variant)
+        rows.append([name, mean.dtype, f"{mean.shapes}{left_out}", times(mean.times_faster), share])
+    return figures.TextTable(title, heading, rows)
 
 
-def _all_tables(report: SpeedReport) -> list[TextTable]:
+def _all_tables(report: SpeedReport) -> list[figures.TextTable]:
     """A table per shape, and the geometric means over several shapes last."""
     return [*tables(report.shapes), *([mean_table(report)] if len(report.shapes) > 1 else [])]
 
@@ -87,19 +80,14 @@ def heading(report: SpeedReport) -> list[str]:
 
 def remarks(report: SpeedReport) -> list[str]:
     """Remarks on doubtful or missing figures; each is made once, with the shapes that it holds for."""
-    seen: dict[str, list[str]] = {}
+    seen: list[tuple[str, str]] = []
     for shape in report.shapes:
         where = f"{shape.dtype} {shape.rows}{figures.TIMES}{shape.columns}"
-        for alarm in shape.alarms:
-            seen.setdefault(f"{alarm.kind}: {alarm.message}", []).append(where)
+        said = [f"{alarm.kind}: {alarm.message}" for alarm in shape.alarms]
         for f in shape.variants:
-            for text in (*([f"no figure: {f.reason}"] if f.reason else []), *f.notes):
-                seen.setdefault(f"{f.variant}: {text}", []).append(where)
-    lines = [
-        f"{', '.join(at) if len(at) <= 3 else f'{at[0]} and {len(at) - 1} more shapes'}: {content.one_line(text)}"
-        for text, at in seen.items()
-    ]
-    lines += [content.one_line(error) for error in report.errors]
+            said += [f"{f.variant}: {text}" for text in (*([f"no figure: {f.reason}"] if f.reason else []), *f.notes)]
+        seen += [(where, text) for text in said]
+    lines = list(map(content.one_line, [*figures.alike(seen, 3), *report.errors]))
     return [*lines, "interrupted: the figures are of what had been measured by then"] if report.interrupted else lines
 
 
@@ -107,22 +95,15 @@ def render_table(report: SpeedReport, _display: Display = PLAIN) -> str:
     """Plain text, columns aligned, ending in a newline."""
     lines = heading(report)
     for table in _all_tables(report):
-        lines += ["", table.title, *figures.aligned([table.heading, *table.rows], are_numbers=True)]
+        lines += ["", table.title, *table.lines()]
     noted = remarks(report)
     lines += ["", "notes", *(f"  {line}" for line in noted)] if noted else []
     return "\n".join([*lines, "", _closing(report)]) + "\n"
 
 
 def render_markdown(report: SpeedReport, _display: Display = PLAIN) -> str:
-    """GitHub-flavoured Markdown."""
-    lines = ["## softcheck bench", "", *(f"{escape(line)}  " for line in heading(report))]
-    for table in _all_tables(report):
-        lines += ["", f"### {escape(table.title)}", "", table_row(table.heading)]
-        lines += [table_row(["---", *["---:"] * (len(table.heading) - 1)])]
-        lines += [table_row(map(escape, row)) for row in table.rows]
-    noted = remarks(report)
-    lines += ["", *(f"- {escape(line)}" for line in noted)] if noted else []
-    return "\n".join([*lines, "", escape(_closing(report))]) + "\n"
+    """GitHub-flavoured Markdown: the number of shapes first."""
+    return of_tables("bench", _closing(report), _all_tables(report), remarks(report), heading(report))
 
 
 def shape_title(shape: ShapeSpeed) -> str:
@@ -156,12 +137,6 @@ def times(ratio: Interval | None) -> str:
 def percent(share: float | None) -> str:
     """``87 %``."""
     return figures.NOT_MEASURED if share is None else f"{share * 100:.0f} %"
-
-
-def _mean_row(mean: SpeedMean) -> Row:
-    left_out = f" ({mean.left_out} left out)" if mean.left_out else ""
-    share = percent(mean.copy_share.mid if mean.copy_share else None)
-    return [content.one_line(mean.variant), mean.dtype, f"{mean.shapes}{left_out}", times(mean.times_faster), share]
 
 
 def _closing(report: SpeedReport) -> str:

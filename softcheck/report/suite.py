@@ -2,15 +2,14 @@
 
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 
 from oracles.formats import FORMATS
-from softcheck.cases.case import Case
 from softcheck.report.build import build
 from softcheck.report.model import Report, VariantResult
 from softcheck.run.model import GivenUp, Run, RunOptions
-from softcheck.run.patience import Over
 from softcheck.run.probing import ProbeResult
 from softcheck.run.protocol import Ready
 from softcheck.run.session import CaseMeasurement
@@ -31,8 +30,8 @@ class JudgedTest(msgspec.Struct, kw_only=True):
     """The reason why the variant could not be loaded."""
     results: list[CaseMeasurement] = []
     probed: list[ProbeResult] = []
-    given_up: tuple[Over, tuple[Case, ...], tuple[str, ...]] | None = None
-    """The reason why the variant was given up, with the cases and the probes that were not run for it."""
+    given_up: GivenUp | None = None
+    """The cases and the probes that were not run since the variant had been given up."""
 
     def encoded(self) -> str:
         """The record as ASCII. It is no JSON, which has no infinity, and an ULP error may be infinite."""
@@ -70,7 +69,7 @@ def suite_report(
         facts={test.variant: test.fact for test in tests if test.fact is not None},
         results=sorted(results.values(), key=lambda each: (each.variant, each.case.id)),
         probed=sorted(probed.values(), key=lambda each: (each.task.variant, each.task.dtype, each.task.probe)),
-        given_up=[found for each in sorted(judged) if (found := _given_up(tests, *each, results, probed)) is not None],
+        given_up=_given_up(tests, results, probed),
         seconds=seconds,
     )
     report = build(run, command=command)
@@ -86,19 +85,16 @@ def suite_report(
 
 def _given_up(
     tests: Sequence[JudgedTest],
-    variant: str,
-    dtype: str,
     results: Mapping[tuple[str, str], CaseMeasurement],
     probed: Mapping[tuple[str, str, str], ProbeResult],
-) -> GivenUp | None:
-    """The cases and probes that no test has run because the variant had been given up; None if it was not."""
-    given_up = [t.given_up for t in tests if (t.variant, t.dtype) == (variant, dtype) and t.given_up is not None]
-    if not given_up:
-        return None
-    cases = {case.id: case for _, left, _ in given_up for case in left if (variant, case.id) not in results}
-    probes = dict.fromkeys(name for *_, left in given_up for name in left if (variant, dtype, name) not in probed)
-    return (
-        GivenUp(variant=variant, dtype=dtype, over=given_up[0][0], cases=tuple(cases.values()), probes=tuple(probes))
-        if cases or probes
-        else None
-    )
+) -> list[GivenUp]:
+    """The cases and probes that no test has run because their variant had been given up, by variant and dtype."""
+    found: dict[tuple[str, str], GivenUp] = {}
+    for each in (test.given_up for test in tests if test.given_up is not None):
+        of = (each.variant, each.dtype)
+        before = found.get(of, replace(each, cases=(), probes=()))
+        cases = (case for case in (*before.cases, *each.cases) if (each.variant, case.id) not in results)
+        probes = (name for name in (*before.probes, *each.probes) if (*of, name) not in probed)
+        named = tuple({case.id: case for case in cases}.values())
+        found[of] = replace(before, cases=named, probes=tuple(dict.fromkeys(probes)))
+    return [found[of] for of in sorted(found) if found[of].cases or found[of].probes]

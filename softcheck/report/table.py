@@ -33,6 +33,31 @@ STYLES: dict[Verdict, str] = {
 }
 
 
+class Screen:
+    """Text for a display, whose terminal wraps the lines that are no table, so that commands can be copied."""
+
+    def __init__(self, display: Display) -> None:
+        self._drawn = StringIO()
+        self.console = Console(
+            file=self._drawn,
+            width=UNBOUNDED_WIDTH if display.width is None else max(display.width, LEAST_WIDTH),
+            color_system="standard" if display.color else None,
+            force_terminal=display.color,
+            no_color=not display.color,
+            legacy_windows=False,
+            # The display has been decided; the environment must not decide again.
+            _environ={},
+        )
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """Prints one line, which is never taken for markup."""
+        self.console.print(Text(text, style=style), soft_wrap=True)
+
+    def text(self) -> str:
+        """What was printed, without blanks at the ends of lines."""
+        return "".join(line.rstrip() + "\n" for line in self._drawn.getvalue().splitlines())
+
+
 def render_summary(report: Report, display: Display = PLAIN) -> str:
     """Renders the report at a glance: the table, and what failed with the command that shows it again."""
     return render(report, display, details=False)
@@ -40,71 +65,45 @@ def render_summary(report: Report, display: Display = PLAIN) -> str:
 
 def render(report: Report, display: Display = PLAIN, *, details: bool = True) -> str:
     """Renders the report as text for a terminal of the given width, or unwrapped; without ``details`` only what failed is told below the tables."""
-    drawn = StringIO()
-    console = console_of(drawn, display)
+    screen = Screen(display)
     for line in content.heading(report):
-        print_line(console, line)
-    _print_tables(console, report)
+        screen.line(line)
+    _print_tables(screen, report)
     if legend := content.legend(report):
-        print_line(console)
-        console.print(Text("; ".join(f"{word}: {meaning}" for word, meaning in legend), style="dim"))
+        screen.line()
+        screen.console.print(Text("; ".join(f"{word}: {meaning}" for word, meaning in legend), style="dim"))
     for line in content.lines_below(report):
-        print_line(console, line, style="dim")
+        screen.line(line, style="dim")
     for title, lines in _blocks(report, details=details):
-        print_line(console)
-        print_line(console, title, style="bold")
+        screen.line()
+        screen.line(title, style="bold")
         for line in lines:
-            print_line(console, f"  {line}")
-    print_line(console)
-    print_line(console, content.summary(report), style="bold")
-    return stripped(drawn)
+            screen.line(f"  {line}")
+    screen.line()
+    screen.line(content.summary(report), style="bold")
+    return screen.text()
 
 
 def render_tables(report: Report, display: Display = PLAIN) -> str:
     """Renders the tables of verdicts alone, and the closing line."""
-    drawn = StringIO()
-    console = console_of(drawn, display)
-    _print_tables(console, report)
-    print_line(console)
-    print_line(console, content.summary(report), style="bold")
-    return stripped(drawn)
+    screen = Screen(display)
+    _print_tables(screen, report)
+    screen.line()
+    screen.line(content.summary(report), style="bold")
+    return screen.text()
 
 
-def _print_tables(console: Console, report: Report) -> None:
+def _print_tables(screen: Screen, report: Report) -> None:
     columns = content.columns(report)
     for dtype, results in content.by_dtype(report).items():
-        print_line(console)
-        print_line(console, content.one_line(dtype), style="bold")
+        screen.line()
+        screen.line(content.one_line(dtype), style="bold")
         rows = [
             [Text(c.cell(result), style=STYLES[result.verdict] if c.title == "verdict" else "") for c in columns]
             for result in results
         ]
         titles = [(column.title.replace(" ", "\n"), column.numeric) for column in columns]
-        console.print(table_of(titles, rows, _FOLDED))
-
-
-def stripped(drawn: StringIO) -> str:
-    """The drawn text, without blanks at the ends of lines."""
-    return "".join(line.rstrip() + "\n" for line in drawn.getvalue().splitlines())
-
-
-def console_of(file: StringIO, display: Display) -> Console:
-    """A console that writes text for a display to a file."""
-    return Console(
-        file=file,
-        width=UNBOUNDED_WIDTH if display.width is None else max(display.width, LEAST_WIDTH),
-        color_system="standard" if display.color else None,
-        force_terminal=display.color,
-        no_color=not display.color,
-        legacy_windows=False,
-        # The display has been decided; the environment must not decide again.
-        _environ={},
-    )
-
-
-def print_line(console: Console, text: str = "", style: str = "") -> None:
-    """Prints one line, wrapped by the terminal alone, so that commands can be copied; the text is never taken for markup."""
-    console.print(Text(text, style=style), soft_wrap=True)
+        screen.console.print(table_of(titles, rows, _FOLDED))
 
 
 def table_of(

@@ -1,7 +1,6 @@
 """A trace for a terminal: a table of the steps of each row, then the row's figures and the step with the largest error."""
 
 from collections.abc import Callable, Iterable, Iterator
-from io import StringIO
 
 from rich.console import Console
 from rich.table import Table
@@ -10,7 +9,7 @@ from rich.text import Text
 from softcheck.report import figures
 from softcheck.report.content import one_line
 from softcheck.report.output import PLAIN, Display
-from softcheck.report.table import UNBOUNDED_WIDTH, console_of, print_line, stripped, table_of
+from softcheck.report.table import UNBOUNDED_WIDTH, Screen, table_of
 from softcheck.tracing.model import PHASES, Trace, TracedFigure, TracedRow, TracedStep
 
 _LEAST_ULPS = 2.0**-20
@@ -19,25 +18,24 @@ _LEAST_ULPS = 2.0**-20
 
 def render(trace: Trace, display: Display = PLAIN) -> str:
     """Renders a trace as text for a terminal of the given width, or unwrapped."""
-    drawn = StringIO()
-    console = console_of(drawn, display)
+    screen = Screen(display)
     for line in heading(trace):
-        print_line(console, line)
+        screen.line(line)
     for row in trace.rows:
-        print_line(console)
-        print_line(console, row_title(row), style="bold")
-        for part in _fitting(console, row):
+        screen.line()
+        screen.line(row_title(row), style="bold")
+        for part in _fitting(screen.console, row):
             if isinstance(part, str):
-                print_line(console, part)
+                screen.line(part)
             else:
-                console.print(part)
+                screen.console.print(part)
         for line in (*left_out(row), *row_lines(row)):
-            print_line(console, line)
+            screen.line(line)
     if trace.notes:
-        print_line(console)
+        screen.line()
     for note in trace.notes:
-        print_line(console, one_line(note))
-    return stripped(drawn)
+        screen.line(one_line(note))
+    return screen.text()
 
 
 def heading(trace: Trace) -> list[str]:

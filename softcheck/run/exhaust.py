@@ -293,7 +293,7 @@ def wanted(declaration: Declaration, dtypes: Sequence[str], effort: Effort = "no
     if not computed.is_judged_on_device or computed.parts is not None or is_of_rows:
         return []
     return [
-        domain(dtype, 2, spread=effort != "thorough")
+        domain(dtype, 2, "rows" if effort == "thorough" else "spread")
         for dtype in dtypes
         if FORMATS[dtype].width == 16 and dtype in declaration.dtypes and (declaration.column_limit(dtype) or 2) >= 2
     ]

@@ -21,28 +21,14 @@ from softcheck.variants.recognised import Recognised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """Options of a check. ``cases`` are already selected; ``whole_corpus`` is True if they include every edge case."""
+class RunChoices:
+    """Options of a check that are those of its command."""
 
-    variants: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    cases: tuple[Case, ...]
-    whole_corpus: bool
-    probes: tuple[str, ...] = ()
-    effort: Effort = "normal"
-    """How much probes try."""
     axis: str | None = None
     """The one way that the probe ``meetings`` calls; None for a plan of ways."""
-    device: DeviceChoice = "auto"
-    jobs: int | None = None
-    seed: int = 0
     generate: int = 0
-    exhaustive: bool = False
-    """True if pairs of a 16-bit dtype's patterns are judged too, on a GPU."""
-    speed: bool = True
     strict_declarations: bool = False
     """True if a declared defect that does not show is an error."""
-    seconds_per_call: float = HANG_SECONDS
     compile_seconds: float = COMPILE_SECONDS
     """Seconds that the kernels of a wide row may take to compile on a GPU. Wider rows are left out."""
     require_coverage: float = 0.0
@@ -55,6 +41,26 @@ class RunOptions:
     """True if glibc checks the heap of workers."""
     peers: bool = False
     """True if the verdicts of usual rules on each case's output are measured too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions(RunChoices):
+    """Options of a check. ``cases`` are already selected; ``whole_corpus`` is True if they include every edge case."""
+
+    variants: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    cases: tuple[Case, ...]
+    whole_corpus: bool
+    probes: tuple[str, ...] = ()
+    effort: Effort = "normal"
+    """How much probes try."""
+    device: DeviceChoice = "auto"
+    jobs: int | None = None
+    seed: int = 0
+    exhaustive: bool = False
+    """True if pairs of a 16-bit dtype's patterns are judged too, on a GPU."""
+    speed: bool = True
+    seconds_per_call: float = HANG_SECONDS
 
     def task(self, variant: str, dtype: str, probe: str, time_share: float = 1.0) -> ProbeTask:
         """One probe of this check."""

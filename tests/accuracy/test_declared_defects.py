@@ -4,7 +4,7 @@ import pytest
 
 from oracles.formats import FORMATS
 from softcheck.cases.corpus import builtin_names, load
-from softcheck.report.probes import explains_any, only_probes_show
+from softcheck.report.probes import only_probes_show, shown
 from softcheck.run.plan import left_out
 from softcheck.run.probing import run_probe
 from softcheck.run.protocol import ProbeTask
@@ -34,7 +34,7 @@ def shows_in_cases(session, name, dtype, declaration, defect):
 def shows_in_probes(session, name, dtype, defect):
     names = {glob.removeprefix(PROBE).partition("/")[0] for glob in defect.cases if glob.startswith(PROBE)}
     results = [run_probe(session, ProbeTask(variant=name, dtype=dtype, probe=probe)) for probe in sorted(names)]
-    return explains_any(defect, [result for result in results if result is not None])
+    return any(defect.explains(*each) for each in shown(result for result in results if result is not None))
 
 
 @pytest.mark.parametrize("name", BUILTIN)

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from case_helpers import case_of
+from case_helpers import case_of, large_case
 
 from softcheck.cases import corpus as corpora
 from softcheck.cases.case import Case
@@ -23,10 +23,7 @@ def written(path, *cases):
 
 
 def test_cases_survive_a_file(tmp_path):
-    recipe = Recipe(Normal(3))
-    large = Case(
-        id="t/n/float32", dtype="float32", shape=(4, 100), digest="", recipe=recipe, provenance="x"
-    ).with_digest()
+    large = large_case()
     file = written(tmp_path / "a.jsonl", ONE, b"\n", TWO, large)
     assert load([file]) == [ONE, TWO, large]
     assert load([str(file), tmp_path]) == [ONE, TWO, large]
@@ -89,10 +86,7 @@ def test_verify_finds_the_same_input_under_two_ids(tmp_path):
 
 @pytest.mark.parametrize("change", [{"digest": "0" * 16}, {"recipe": Recipe(Normal(4))}, {"shape": (4, 101)}])
 def test_verify_finds_a_recipe_that_does_not_reproduce(tmp_path, change):
-    case = Case(
-        id="t/n/float32", dtype="float32", shape=(4, 100), digest="", recipe=Recipe(Normal(3)), provenance="x"
-    ).with_digest()
-    written(tmp_path / "a.jsonl", msgspec.structs.replace(case, **change))
+    written(tmp_path / "a.jsonl", msgspec.structs.replace(large_case(), **change))
     (problem,) = verify([tmp_path])
     assert "is recorded: its bits, shape, layout or operands were changed" in problem
 

@@ -30,7 +30,7 @@ def test_lattice_holds_specials_subnormals_and_both_signs_and_is_small(fmt):
     assert 50 < len(patterns) == len(set(patterns.tolist())) < 100
     assert np.isnan(values).any()
     assert {float("inf"), float("-inf"), 0.0, fmt.max, -fmt.max, fmt.least_subnormal} <= set(values.tolist())
-    pairs = domain(fmt.name, 2, lattice=True)
+    pairs = domain(fmt.name, 2, kind="lattice")
     assert not pairs.is_complete
     rows = pairs.bits(0, pairs.total)
     assert len(np.unique(rows, axis=0)) == pairs.total == len(patterns) ** 2
@@ -44,8 +44,8 @@ def test_lattice_holds_specials_subnormals_and_both_signs_and_is_small(fmt):
             {"dtype": "bfloat16", "columns": 3, "first": 7},
             "every row of 3 bfloat16 patterns, the first 7 of 281,474,976,710,656",
         ),
-        ({"dtype": "float16", "columns": 2, "lattice": True}, "rows of 2 among"),
-        ({"dtype": "float32", "columns": 2, "differences": True}, "rows (0, -d) and (d, 0) for every float32 d >= 0"),
+        ({"dtype": "float16", "columns": 2, "kind": "lattice"}, "rows of 2 among"),
+        ({"dtype": "float32", "columns": 2, "kind": "differences"}, "rows (0, -d) and (d, 0) for every float32 d >= 0"),
     ],
 )
 def test_every_domain_says_what_it_is(given, told):
@@ -53,7 +53,7 @@ def test_every_domain_says_what_it_is(given, told):
 
 
 def test_differences_are_every_distance_on_both_sides_of_zero():
-    differences = domain("float32", 2, differences=True)
+    differences = domain("float32", 2, kind="differences")
     assert differences.total == 2 * (0x7F800000 + 1)
     assert decode(differences.bits(2, 4), FLOAT32).tolist() == [
         [0, -(2.0**-149)],
@@ -65,7 +65,7 @@ def test_differences_are_every_distance_on_both_sides_of_zero():
 
 
 def test_spread_pairs_are_one_in_16_of_each_pattern():
-    pairs = domain("float16", 2, spread=True)
+    pairs = domain("float16", 2, kind="spread")
     assert (pairs.total, pairs.is_complete) == (2**28, False)
     rows = pairs.bits(0, 2**20)
     assert len(np.unique(rows, axis=0)) == 2**20
@@ -90,9 +90,9 @@ def test_parts_join_to_the_whole():
         {"dtype": "float16", "columns": 1},
         {"dtype": "bfloat16", "columns": 1},
         {"dtype": "float16", "columns": 2},
-        {"dtype": "float16", "columns": 2, "spread": True},
-        {"dtype": "bfloat16", "columns": 2, "lattice": True},
-        {"dtype": "float32", "columns": 2, "differences": True},
+        {"dtype": "float16", "columns": 2, "kind": "spread"},
+        {"dtype": "bfloat16", "columns": 2, "kind": "lattice"},
+        {"dtype": "float32", "columns": 2, "kind": "differences"},
         {"dtype": "float16", "columns": 3, "first": 5000},
     ],
 )
@@ -118,7 +118,7 @@ def test_telling_rows_hold_special_values_and_every_exponent(columns):
     ("arguments", "said"),
     [
         (("float32", 1, {}), "too many patterns"),
-        (("float16", 2, {"differences": True}), "float32"),
+        (("float16", 2, {"kind": "differences"}), "float32"),
         (("float16", 1, {"first": 0}), "at least 1"),
     ],
 )
@@ -138,7 +138,7 @@ def test_ascending_rows_are_every_multiset_once(columns):
 
 
 def test_the_last_ascending_rows_are_those_of_the_largest_patterns():
-    whole = domain("bfloat16", 3, ascending=True)
+    whole = domain("bfloat16", 3, kind="ascending")
     assert whole.total == 65536 * 65537 * 65538 // 6
     assert whole.bits(whole.total - 3, 3).tolist() == [
         [65533, 65535, 65535],

@@ -192,7 +192,7 @@ def test_generators_of_fixed_values():
 
 def test_a_recipe_larger_than_memory_is_refused_before_it_is_made(monkeypatch):
     monkeypatch.setattr(recipes, "available_bytes", lambda: 1_000_000)
-    with pytest.raises(UsageError, match=r"asks for 1,000,000 elements.*Ask for fewer rows or columns"):
+    with pytest.raises(UsageError, match=r"recipe of 1,000,000 elements spans.*Ask for fewer rows or columns"):
         Recipe(Constant(0.0)).bits(1000, 1000, FORMATS["float16"])
 
 

@@ -34,10 +34,10 @@ def test_kinds_narrow_and_words_widen(asked, chosen):
         ({"dtypes": ["floot16"]}, "unknown dtype 'floot16'; did you mean 'float16'"),
         ({"families": ["tets"]}, "unknown family 'tets'; did you mean 'test'"),
         ({"tags": ["maks", "mask"]}, "unknown tag 'maks'; did you mean 'mask'"),
-        ({"globs": ["test/tow/float32"]}, "no case id matches 'test/tow/float32'; did you mean 'test/two/float32'"),
-        ({"globs": ["*/one/*", "zzz"]}, "no case id matches 'zzz'; ids are family/name/dtype with the families test"),
-        ({"dtypes": ["float64"]}, "none of 3 cases matches all of: dtypes float64"),
-        ({"tags": ["wide"], "dtypes": ["float32"]}, "matches all of: dtypes float32; tags wide. Drop one"),
+        ({"globs": ["test/tow/float32"]}, "unknown case id 'test/tow/float32'; did you mean 'test/two/float32'"),
+        ({"globs": ["*/one/*", "zzz"]}, "unknown case id 'zzz'; ids are family/name/dtype with the families test"),
+        ({"dtypes": ["float64"]}, "none of 3 cases matches all of: dtype float64"),
+        ({"tags": ["wide"], "dtypes": ["float32"]}, "matches all of: dtype float32; tag wide. Drop one"),
     ],
 )
 def test_what_matches_nothing_is_refused_with_a_hint(asked, said):

@@ -189,5 +189,5 @@ def test_unknown_operands_are_refused():
         cases("float16", operand_names=["targets"])
     with pytest.raises(InvalidArgument, match="columns=0; expected at least 1"):
         targets(2, 0)
-    with pytest.raises(InvalidArgument, match="dtype='fp16'"):
+    with pytest.raises(InvalidArgument, match="dtype='fp16' is unknown"):
         gradients("fp16", 2, 2)

@@ -9,7 +9,7 @@ import pytest
 from command import softcheck
 
 from softcheck.contract import FindingKind
-from softcheck.report.compare import Tolerances, compare, quotient, render_json, render_markdown, render_table
+from softcheck.report.compare import Tolerances, compare, quotient, render_markdown, render_table
 from softcheck.report.json_format import render
 from softcheck.speed.statistics import Interval
 
@@ -128,7 +128,7 @@ def test_texts_lead_with_what_is_worse():
     assert table.index("REGRESSION") < table.index("better")
     assert "1 regression beyond 0.01 ULP and 5% slowdown" in table
     assert render_markdown(found).splitlines()[2].startswith("**1 regression")
-    read = json.loads(render_json(found))
+    read = json.loads(render(found))
     assert {c["what"] for c in read["changes"]} == {"verdict", "max ULP", "error/bound"}
 
 

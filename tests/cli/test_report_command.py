@@ -89,7 +89,7 @@ def test_raising_variant_is_a_finding_and_the_others_go_on():
         (["--dtype", "float16", "--variant", "one_blok"], "did you mean 'one_block'"),
         (["--dtype", "float16", "--corpus", "egde"], "did you mean 'edge'"),
         (["--dtype", "float16", "--family", "tie"], "did you mean 'ties'"),
-        (["--dtype", "float16", "--case", "ties/none/float16"], "no case id matches"),
+        (["--dtype", "float16", "--case", "ties/none/float16"], "unknown case id"),
         (["--variant", "missing.py:softmax"], "missing.py"),
         (["--variant", f"{HOSTILE}:helthy"], "did you mean 'healthy'"),
         ([f"{HOSTILE}::healthy"], f"has two colons; write one: {HOSTILE}:healthy"),
@@ -298,9 +298,9 @@ def test_saved_failure_is_run_by_corpus_run_and_saving_it_twice_changes_no_exit_
         ("seed = 1e400", "seed = inf"),
         ("seed = 1.5", "seed = 1.5"),
         ("time-limit = nan", "no number"),
-        ("save = 3", "true or false"),
-        ("variant = 3", "a list of text"),
-        ('dtype = "float61"', "unknown dtype"),
+        ("save = 3", "save = 3: '3' is not a valid boolean"),
+        ("variant = 3", "unknown variant '3'"),
+        ('dtype = "float61"', "dtype = 'float61': unknown dtype"),
     ],
 )
 def test_setting_of_the_wrong_type_names_file_and_key(tmp_path, setting, said):

@@ -170,10 +170,9 @@ def test_journal_of_other_options_or_sources_is_refused(kernel, tmp_path, more, 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"time_limit": []}, "option time_limit = []"),
-        ({"seed": {"": None}}, "option seed = {'': None}"),
-        ({"variant": [3]}, "expected a list of text"),
-        ({"output": "/etc/x"}, "option 'output' that this softcheck does not know"),
+        ({"time_limit": []}, "'--time-limit' (env var: 'SOFTCHECK_TIME_LIMIT'): '[]'"),
+        ({"seed": {"": None}}, "{'': None}"),
+        ({"variant": [3]}, "unknown variant '3'"),
     ],
 )
 def test_journal_whose_options_are_none_is_refused(tmp_path, settings, said):

@@ -63,7 +63,9 @@ def test_a_drawn_seed_is_named_in_the_header_and_in_the_commands_of_probes(pytes
 def test_a_seed_that_is_none_is_refused(pytester):
     wrong = run(pytester, "right", "--softcheck-seed", "-1")
     assert wrong.ret != 0
-    wrong.stderr.fnmatch_lines(["*--softcheck-seed is '-1': *expected a whole number from 0 to 4294967295, or random*"])
+    wrong.stderr.fnmatch_lines(
+        ["*--softcheck-seed*'-1' is no seed; expected a whole number from 0 to 4294967295, or random*"]
+    )
 
 
 def test_option_points_the_suite_at_another_variant(pytester):
@@ -93,7 +95,7 @@ def test_a_path_from_the_tests_folder_is_refused_with_the_folder_that_paths_star
 def test_misspelt_dtype_is_a_usage_error_not_a_skip(pytester):
     result = run(pytester, "right", "--softcheck-dtype", "flaot16")
     assert result.ret != 0
-    result.stdout.fnmatch_lines(["*unknown dtype*flaot16*"])
+    result.stderr.fnmatch_lines(["*--softcheck-dtype*unknown dtype*flaot16*"])
 
 
 def test_undeclared_dtype_is_skipped_with_the_reason(pytester):
@@ -418,9 +420,9 @@ def test_environment_stands_for_options_and_pyproject_for_what_the_marker_leaves
     ("table", "environment", "said"),
     [
         ("dtpye = 'float16'", {}, "*no setting 'dtpye'; did you mean 'dtype'*"),
-        ("dtype = 16", {}, "*dtype = 16: expected a list of text*"),
-        ("", {"SOFTCHECK_DEVICE": "gpu"}, "*SOFTCHECK_DEVICE is 'gpu': *'auto', 'cuda', 'interpreter'*"),
-        ("", {"SOFTCHECK_REQUIRE_ALL_SIZES": "maybe"}, "*_REQUIRE_ALL_SIZES is 'maybe': *valid boolean*"),
+        ("dtype = 16", {}, "*dtype = 16: unknown dtype '16'*"),
+        ("", {"SOFTCHECK_DEVICE": "gpu"}, "*SOFTCHECK_DEVICE*'gpu' is not one of 'auto', 'cuda', 'interpreter'*"),
+        ("", {"SOFTCHECK_REQUIRE_ALL_SIZES": "maybe"}, "*_REQUIRE_ALL_SIZES*'maybe' is not a valid boolean*"),
         ("generate = 0", {}, "*generate = 0: 0 is not in the range x>=1*"),
     ],
 )

@@ -83,7 +83,7 @@ def test_a_folder_that_refuses_files_is_found_before_the_run(tmp_path, monkeypat
         raise PermissionError(13, "Permission denied")
 
     # Permissions don't bind the superuser, so the refusal is planted.
-    monkeypatch.setattr(Path, "touch", refuse)
+    monkeypatch.setattr(output.tempfile, "TemporaryFile", refuse)
     with pytest.raises(UsageError, match=r"no file can be made in .* \(Permission denied\)"):
         output.check_writable(str(tmp_path / "report.json"))
 
@@ -122,7 +122,7 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_else(tmp_path, mon
     def full(_handle):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(output.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UsageError, match="No space left on device"):
         output.write("new", str(path))
     assert path.read_text() == "old"

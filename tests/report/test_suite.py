@@ -8,6 +8,7 @@ from softcheck.cases.corpus import load, select
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.measurement import Extreme, Measurement, unmeasured
 from softcheck.report.suite import JudgedTest, decoded, suite_report
+from softcheck.run.model import GivenUp
 from softcheck.run.patience import Over
 from softcheck.run.protocol import Ready
 from softcheck.run.session import CaseMeasurement
@@ -26,6 +27,11 @@ def result(case, violations=()):
 
 def judged(dtype="float16", **fields):
     return JudgedTest(ready=READY, variant="a.py:f", dtype=dtype, **fields)
+
+
+def given_up(cases, *probes):
+    over = Over(FindingKind.CRASH, "5 deaths")
+    return GivenUp(variant="a.py:f", dtype="float16", over=over, cases=tuple(cases), probes=probes)
 
 
 def rows_of(*tests):
@@ -57,9 +63,8 @@ def test_a_refusal_in_one_dtype_leaves_the_other_as_it_is():
 @pytest.mark.parametrize("order", [1, -1])
 def test_what_no_test_has_run_is_one_finding_whichever_test_gave_up_first(order):
     crash = (Violation(FindingKind.CRASH, "it died"),)
-    over = Over(FindingKind.CRASH, "5 deaths")
-    first = judged(declaration=Declaration(), results=[result(CASES[0], crash)], given_up=(over, tuple(CASES[1:3]), ()))
-    second = judged(declaration=Declaration(), given_up=(over, tuple(CASES[:2]), ("empties",)))
+    first = judged(declaration=Declaration(), results=[result(CASES[0], crash)], given_up=given_up(CASES[1:3]))
+    second = judged(declaration=Declaration(), given_up=given_up(CASES[:2], "empties"))
     row = rows_of(*[first, second][::order])["float16"]
     assert row.verdict == "fail"
     (left,) = [f for f in row.findings if f.message.startswith("given up")]

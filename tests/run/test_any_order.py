@@ -71,7 +71,7 @@ def test_a_kernel_that_does_not_is_refused(session, file, name, said):
 
 
 def test_torch_numbers_ascending_rows_as_numpy_does():
-    triples = domain("float16", 3, ascending=True)
+    triples = domain("float16", 3, kind="ascending")
     start = triples.total - 4096
     index = torch.arange(start, triples.total, dtype=torch.int64)
     found = torch.stack(ascending_patterns(index, 3, lambda numbers: numbers.to(torch.int64)), 1).numpy()

@@ -54,6 +54,6 @@ def test_all_triples_are_some_thousand_parts_on_a_gpu():
     triples = domain("float16", 3)
     assert triples.total // rows_of_a_part(triples, "cuda") == 2**14
     assert rows_of_a_part(domain("float16", 2), "cuda") == 2**26
-    ascending = domain("float16", 3, ascending=True)
+    ascending = domain("float16", 3, kind="ascending")
     assert rows_of_a_part(ascending, "cuda") % 2**26 == 0
     assert 2**13 < ascending.total // rows_of_a_part(ascending, "cuda") < 2**14

@@ -77,7 +77,9 @@ def _digest(text: str) -> str:
 
 _REPORT = (
     Section("figures", "Verdicts", "figures_table.html", sections.figures_table),
-    Section("whole-sets", "Inputs judged whole", "lists.html", sections.whole_sets),
+    Section(
+        "whole-sets", "Inputs judged whole", "lists.html", lambda of: sections.lists({"": content.exhaustive_lines(of)})
+    ),
     Section("speed", "Speed", "speed_tables.html", sections.speed_tables),
     Section("histograms", "How errors are spread", "histograms.html", errors.histograms),
     Section("findings", "Findings", "finding_pages.html", sections.findings),
@@ -88,7 +90,7 @@ _REPORT = (
 )
 _SPEED = (
     Section("figures", "Figures", "speed_tables.html", sections.speed_tables),
-    Section("remarks", "Remarks", "lists.html", sections.speed_remarks),
+    Section("remarks", "Remarks", "lists.html", lambda of: sections.lists({"": speed.remarks(of)})),
     Section("environment", "Environment", "run_environment.html", sections.environment),
 )
 _TRACE = Section("row", "The row, step by step", "microscope.html", sections.recordings, "microscope.js")

@@ -83,11 +83,6 @@ def _by_reason(groups: list[FindingGroup]) -> list[tuple[str, list[FindingGroup]
     return [(one_line(reason or ""), list(of)) for reason, of in groupby(ordered, lambda group: group.first.known)]
 
 
-def whole_sets(report: Report) -> Contents:
-    """The sets that were judged whole, as the terminal prints them."""
-    return _lists({"": content.exhaustive_lines(report)}, folded=False)
-
-
 def findings(report: Report) -> Contents:
     """Of each cause or kind the first finding whole, and the others as lines that a link can reach; undeclared ones first."""
     pages, seen = [], set[str]()
@@ -130,7 +125,7 @@ def _elements(around: Surroundings, witness: int | None, dtype: str) -> Iterator
         yield (str(column), *values, *limits), column == witness
 
 
-def _lists(parts: Mapping[str, list[str]], *, folded: bool) -> Contents:
+def lists(parts: Mapping[str, list[str]], *, folded: bool = False) -> Contents:
     """Lines by title, without titles that have none."""
     shown = [(title, lines) for title, lines in parts.items() if lines]
     return {"parts": shown, "folded": folded} if shown else {}
@@ -142,7 +137,7 @@ def beside(report: Report) -> Contents:
     shown = {title: blocks[title] for title in ("worst elements", "probes", "arithmetic")}
     coverage = {row.name: (*row.coverage.never, *row.coverage.one_sided) for row in report.variants if row.coverage}
     shown["lines never run"] = [one_line(f"{name}: {'; '.join(places)}") for name, places in coverage.items() if places]
-    return _lists(shown, folded=True)
+    return lists(shown, folded=True)
 
 
 def not_checked(report: Report) -> Contents:
@@ -161,7 +156,7 @@ def not_checked(report: Report) -> Contents:
         ),
         "no speed was measured": not report.timings and not report.speed,
     }
-    return _lists(
+    return lists(
         {
             "in general": [sentence for sentence, holds in said.items() if holds],
             "dtypes": [dtypes] if dtypes else [],
@@ -169,8 +164,7 @@ def not_checked(report: Report) -> Contents:
             "unsupported or in error": blocks["unsupported or in error"],
             "cases that could not be run": blocks["cases that could not be run"],
             "notes of the run": blocks["notes"],
-        },
-        folded=False,
+        }
     )
 
 
@@ -201,7 +195,7 @@ def speed_tables(result: Report | SpeedReport) -> Contents:
         for shape, table in zip(shapes, tables, strict=True)
         for row in table.rows
     ]
-    every = speed.TextTable(f"all {len(tables)} shapes", ["shape", *tables[0].heading], rows)
+    every = figures.TextTable(f"all {len(tables)} shapes", ["shape", *tables[0].heading], rows)
     return {"means": means, "tables": [], "every": every}
 
 
@@ -213,11 +207,6 @@ def changes(comparison: Comparison) -> Contents:
         "groups": [(word, [compare.cells(c)[:-1] for c in of]) for word, of in by_word(comparison).items()],
         "remarks": compare.remarks(comparison),
     }
-
-
-def speed_remarks(report: SpeedReport) -> Contents:
-    """Reasons for which a figure is doubtful or missing."""
-    return _lists({"": speed.remarks(report)}, folded=False)
 
 
 def recordings(result: Report | Trace) -> Contents:
