@@ -203,8 +203,8 @@ class Attempts:
 
 
 def asks_for_backward(way: Way) -> bool:
-    """Returns True if a way asks for a gradient; that of a widened answer is not judged."""
-    return not way.get(ax.DTYPE) and (bool(way.get(ax.GRADIENT) or way.get(ax.ASKED)))
+    """True if a way asks for a gradient."""
+    return bool(way.get(ax.GRADIENT) or way.get(ax.ASKED))
 
 
 def _refused(said: str) -> Violation:

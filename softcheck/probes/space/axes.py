@@ -401,7 +401,7 @@ class WaySpace:
         )
         has_none = is_shared or any(word in mode for word in _SILENT_MODES) or OUT in given
         of_heads = self._has_heads and not given.keys().isdisjoint({LAYOUT, OFFSET})
-        of_plain = {CONTENTS, OTHERS, GRADIENT, MODE, SETTINGS} if asked in og.OF_PLAIN_ROWS else set()
+        of_plain = {CONTENTS, OTHERS, GRADIENT, MODE, SETTINGS, DTYPE} if asked in og.OF_PLAIN_ROWS else set()
         of_plain |= {DIMS} if asked in og.OF_PLAIN_ROWS - og.OF_ANY_DIMENSION else set()
         return bool(
             (is_sized and self._is_large(way))
@@ -417,7 +417,7 @@ class WaySpace:
             # One row has no other rows.
             or (dims == 1 and not {ROWS, OTHERS, LAYOUT, VMAP}.isdisjoint(given))
             or (self.is_moved(way) and not {OFFSET, OUT, DTYPE}.isdisjoint(given))
-            or (DTYPE in given and not {OUT, GRADIENT, ASKED}.isdisjoint(given))
+            or (DTYPE in given and OUT in given)
             or (asked == og.FORWARD_MODE and self._derivatives(way) > _MOST_DERIVATIVES)
             or (VMAP in given and not {LAYOUT, OFFSET, OUT, GRADIENT, ASKED, SETTINGS}.isdisjoint(given))
             or (SHARED_MASK in given and not self._has_shared(given))

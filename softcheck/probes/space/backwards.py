@@ -4,7 +4,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
-from oracles.formats import Bits, Values, decode
+from oracles.formats import Bits, Values, decode, encode
 from oracles.reference import RowClass, classify
 from softcheck.calling import activity
 from softcheck.calling.call import (
@@ -203,6 +203,11 @@ class Backwards:
         if found is None or found.dtype != TORCH_DTYPES[setting.fmt.name]:
             said = f"a gradient of the shape {list(gradients['x'].shape)} in {gradients['x'].dtype}"
             return Violation(FindingKind.WRONG_GRADIENT, said)
+        if self._way.get(ax.DTYPE):
+            # The answer is wider, and the gradient in the input's own dtype.
+            values, setting = decode(rows, setting.fmt), replace(setting, dtype=self._calls.space.subject.setting.dtype)
+            subject, rows = replace(subject, setting=setting), encode(values, setting.fmt)
+            found = found.to(TORCH_DTYPES[setting.fmt.name])
         kept = np.flatnonzero(_has_gradient(decode(rows, setting.fmt), hides=not setting.has_row_calls))
         if not kept.size:
             return None
