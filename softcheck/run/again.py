@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
-from softcheck.run.blame import again_alone, alone, kind_of, lay_idle
+from softcheck.run.blame import again_alone, alone, lay
 from softcheck.run.blames import Fault
-from softcheck.run.calls import Answer, Limit, replay
+from softcheck.run.calls import Answer, replay
 from softcheck.run.pool import Pool, SessionClosedError
 from softcheck.run.process import Worker, WorkerDiedError
 from softcheck.run.protocol import Call, Measured, Started, TrialDone
@@ -54,7 +54,7 @@ class Sighting:
         return cls(call, before, call.variant in worker.loaded, tuple(sorted(worker.served - {call.variant})))
 
 
-def unshown(pool: Pool, call: Call, violations: Sequence[Violation]) -> dict[Fault, Violation]:
+def _unshown(pool: Pool, call: Call, violations: Sequence[Violation]) -> dict[Fault, Violation]:
     """Those violations that a call must show again, by their faults: neither declared nor shown before.
 
     Crashes and timeouts were repeated when they came (``run.blame``).
@@ -65,28 +65,29 @@ def unshown(pool: Pool, call: Call, violations: Sequence[Violation]) -> dict[Fau
         for fault, violation in found.items()
         if fault.kind not in (FindingKind.CRASH, FindingKind.TIMEOUT)
         and fault not in pool.blames.shown
-        and not pool.blames.is_declared(call.variant, call.dtype, violation, call.name, pool.ready.backend)
+        and not pool.is_declared(call, violation)
     }
 
 
-def again(pool: Pool, seen: Sighting, violations: Sequence[Violation]) -> Answer | WorkerDiedError | None:
-    """Shows the findings of a call again; returns None if the result stands, and else the answer that the call gives alone.
+def _again(pool: Pool, seen: Sighting, first: Answer) -> Answer | WorkerDiedError:
+    """Shows the findings of a call's answer again; returns that if it stands, and else the answer that the call gives alone.
 
-    A result stands whose findings all show again, or whose call can't be made again here. Notes in ``pool.blames`` tell what did not
+    It stands if its findings all show again, or if the call can't be made again here. Notes in ``pool.blames`` tell what did not
     show.
     """
     call, blames = seen.call, pool.blames
-    missing = unshown(pool, call, violations)
+    missing = _unshown(pool, call, first.result.violations)
     if not missing:
-        return None
+        return first
     is_known = all(blames.fruitless[fault] >= MOST_LOOKS for fault in missing)
-    answer: Answer | WorkerDiedError | None = None
-    for answer in _alone(pool, call, 1 if is_known else REPEATS):
-        if answer is None or isinstance(answer, WorkerDiedError):
-            return answer
+    answer = first
+    for found in _alone(pool, call, 1 if is_known else REPEATS):
+        if found is None or isinstance(found, WorkerDiedError):
+            return found or first
+        answer = found
         _strike(pool, call, missing, answer)
         if not missing:
-            return None
+            return first
     shown = None if is_known else _after_those_before(pool, seen)
     if shown is not None:
         kinds = ", ".join(fault.kind for fault in missing)
@@ -96,7 +97,7 @@ def again(pool: Pool, seen: Sighting, violations: Sequence[Violation]) -> Answer
                 call,
                 f"{kinds} after the calls before it in its process, and not alone: its answers depend on earlier calls",
             )
-            return None
+            return first
     for fault, violation in missing.items():
         blames.fruitless[fault] += 1
         blames.note(call, f"seen once, not again alone: {violation.kind} ({violation.message})", seen.others)
@@ -119,10 +120,10 @@ def _strike(pool: Pool, call: Call, missing: dict[Fault, Violation], answer: Ans
 def _alone(pool: Pool, call: Call, times: int) -> Iterator[Answer | WorkerDiedError | None]:
     """Yields the answers that a call gives in one new process, or the end of that; None if it can't be made there."""
     try:
-        for found in replay(pool, [call] * times, is_loaded_first=False, counts=True):
+        for found in replay(pool, [call] * times, is_loaded_first=False):
             answer = (found.reply or found) if isinstance(found, WorkerDiedError) else found
             if isinstance(answer, WorkerDiedError):
-                pool.blames.shown.add(Fault(call.variant, "", kind_of(answer)))
+                pool.blames.shown.add(Fault(call.variant, "", answer.kind))
                 yield answer
                 return
             was_made = answer.result.skipped is None or bool(answer.result.violations)
@@ -142,7 +143,7 @@ def _after_those_before(pool: Pool, seen: Sighting) -> Answer | None:
     until = time.monotonic() + SECONDS
     found: Answer | None = None
     with contextlib.suppress(SoftcheckError):
-        for answer in replay(pool, (*seen.before, seen.call), is_loaded_first=seen.was_loaded, counts=True):
+        for answer in replay(pool, (*seen.before, seen.call), is_loaded_first=seen.was_loaded):
             if isinstance(answer, WorkerDiedError) or time.monotonic() > until:
                 return None
             found = answer
@@ -155,36 +156,53 @@ _CAUSED_FROM_AFAR = (FindingKind.RAISED, FindingKind.STATE_CHANGED)
 ran in the process before. What is left of that process may not serve another call."""
 
 
-def made(
-    pool: Pool, worker: Worker, call: Call, seconds: Limit, name: str
-) -> tuple[Answer | WorkerDiedError | None, Sighting | None]:
-    """Makes a call on a worker and returns its answer with the sighting; without one the call was made again alone.
+def answered(pool: Pool, call: Call, name: str) -> Answer | WorkerDiedError:
+    """Makes a call and returns its answer, or what the same call gives alone where it ends its worker or a finding does not show again.
 
-    The answer is None if the calls before it have ended the worker. Raises SoftcheckError, with ``name``, if the call can't be made.
+    Raises SoftcheckError, with ``name``, if the call can't be made.
     """
-    answer: Answer | None = None
-    seen: Sighting | None = None
-    try:
-        for reply in pool.ask(worker, call.request, seconds, name):
-            if isinstance(reply, Started):
-                worker.calls.append(call)
-                seen = Sighting.of(worker)
-            elif isinstance(reply, Measured | TrialDone):
-                answer = reply
-                found = unshown(pool, call, reply.result.violations)
-                worker.is_doubted |= len(worker.served) > 1 and any(f.kind in _CAUSED_FROM_AFAR for f in found)
-    except WorkerDiedError as died:
-        if answer is None and seen is not None:
-            return again_alone(pool, worker, call, died), None
-        if answer is None and not worker.calls:
-            # Nothing has run in this process: what is asked for is to blame, and would end the next process too.
-            raise SoftcheckError(f"{name}: {died}") from None
-        lay_idle(pool, worker.calls, died)
-    except (SessionClosedError, TooLittleMemoryError):
-        raise
-    except SoftcheckError:
-        if answer is not None or seen is None:
+    worker = pool.take(call.variant)
+    while True:
+        heard = _Heard()
+        try:
+            _ask(pool, worker, call, name, heard)
+        except WorkerDiedError as died:
+            if heard.answer is None and heard.seen is not None:
+                return again_alone(pool, worker, call, died)
+            if heard.answer is None and not worker.calls:
+                # Nothing has run in this process: what is asked for is to blame, and would end the next process too.
+                raise SoftcheckError(f"{name}: {died}") from None
+            lay(pool, worker.calls, died)
+        except (SessionClosedError, TooLittleMemoryError):
             raise
-        # Memory that an earlier call has damaged may fail softcheck itself.
-        return alone(pool, call), None
-    return answer, seen
+        except SoftcheckError:
+            if heard.answer is not None or heard.seen is None:
+                raise
+            # Memory that an earlier call has damaged may fail softcheck itself.
+            return alone(pool, call)
+        if heard.answer is not None:
+            assert heard.seen is not None
+            return _again(pool, heard.seen, heard.answer)
+        # The calls before it have ended the worker.
+        worker = pool.take(fresh=True)
+
+
+@dataclass(slots=True)
+class _Heard:
+    """The replies to a call so far."""
+
+    seen: Sighting | None = None
+    """None if the call has not begun."""
+    answer: Answer | None = None
+
+
+def _ask(pool: Pool, worker: Worker, call: Call, name: str, heard: _Heard) -> None:
+    """Asks a worker for a call, and keeps what is ``heard`` as soon as it is there."""
+    for reply in pool.ask(worker, call.request, name):
+        if isinstance(reply, Started):
+            worker.calls.append(call)
+            heard.seen = Sighting.of(worker)
+        elif isinstance(reply, Measured | TrialDone):
+            heard.answer = reply
+            found = _unshown(pool, call, reply.result.violations)
+            worker.is_doubted |= len(worker.served) > 1 and any(f.kind in _CAUSED_FROM_AFAR for f in found)

@@ -21,14 +21,13 @@ import msgspec
 
 from softcheck.calling import activity
 from softcheck.calling.activity import Phase
-from softcheck.contract import FindingKind
+from softcheck.contract import FindingKind, Violation
 from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.run.forking import ForkedWorker, fork_worker
 from softcheck.run.protocol import (
     LAST,
     Call,
     Failed,
-    Load,
     Measured,
     Ready,
     Reply,
@@ -79,6 +78,15 @@ class WorkerDiedError(SoftcheckError):
     """The last answer of a process that still answered, but can't use its device any more. It tells more of the crash than the
     message does, such as the sizes of the trial."""
 
+    @property
+    def kind(self) -> FindingKind:
+        """The kind of finding that the end is."""
+        return FindingKind.TIMEOUT if self.timed_out else FindingKind.CRASH
+
+    def violation(self, expected: str = "expected an output") -> Violation:
+        """Returns the end as a broken promise of the variant that ran."""
+        return Violation(self.kind, f"{self}; {expected}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
@@ -91,6 +99,10 @@ class Waits:
     def of(self, phase: Phase) -> float:
         """The seconds of a phase."""
         return {Phase.OWN: self.own, Phase.CALLING: self.calling, Phase.PREPARING: self.preparing}[phase]
+
+
+Limits = Callable[[str | None], Waits]
+"""The limits while a variant runs, or None: softcheck's own work alone. They are asked for before each reply."""
 
 
 def waits(seconds: float) -> Waits:
@@ -162,21 +174,19 @@ class Worker:
         """Variants that have run in this process."""
         return self.loaded | {call.variant for call in self.calls}
 
-    def ask(self, request: Request, seconds: float | Callable[[], Waits]) -> Iterator[Reply]:
+    def ask(self, request: Request, limits: Limits) -> Iterator[Reply]:
         """Sends a request and yields the replies to it, of which the last is one of ``LAST`` or fatal.
 
-        ``seconds`` limits each call, or is a function that returns new limits before each reply. Raises WorkerDiedError
-        if the process ends or a limit passes; the process is then dead. Raises it in place of a reply
+        Raises WorkerDiedError if the process ends or a limit passes; the process is then dead. Raises it in place of a reply
         that reports a crash which the process outlived but can't continue after, as an illegal access on a GPU ends.
         """
-        limits = waits(seconds) if isinstance(seconds, int | float) else None
         self.running = first_running(request)
         try:
             self._connection.send_bytes(encode_request(self.informed(request)))
         except OSError:
             raise self._died() from None
         while True:
-            reply = self._receive(limits or seconds())  # type: ignore[operator]
+            reply = self._receive(limits(self.running))
             if isinstance(reply, Measured | TrialDone) and reply.fatal:
                 for violation in reply.result.violations:
                     if violation.kind is FindingKind.CRASH:
@@ -268,7 +278,7 @@ class Worker:
 
 def first_running(request: Request) -> str | None:
     """The variant that a request runs first, if it names only one."""
-    return request.spec if isinstance(request, Load) else getattr(request, "variant", None)
+    return getattr(request, "variant", None)
 
 
 def named_in(request: Request) -> tuple[str, ...]:

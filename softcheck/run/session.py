@@ -8,13 +8,11 @@ from msgspec.structs import replace
 from oracles.formats import FORMATS
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain
-from softcheck.contract import Violation
 from softcheck.judge.measurement import Measurement, unmeasured
-from softcheck.run.again import again, made
-from softcheck.run.blame import kind_of, lay_idle
-from softcheck.run.calls import Limit
+from softcheck.run.again import answered
+from softcheck.run.blame import lay
 from softcheck.run.pool import Job, Pool
-from softcheck.run.process import WorkerDiedError
+from softcheck.run.process import WorkerDiedError, waits
 from softcheck.run.protocol import (
     Call,
     Declared,
@@ -27,7 +25,6 @@ from softcheck.run.protocol import (
     RunDomain,
     Time,
     Timed,
-    TrialDone,
     Trying,
 )
 from softcheck.speed.samples import Sampled, ShapeSamples, TimingPlan
@@ -72,7 +69,7 @@ class Session(Pool):
         is_trying = False
         try:
             request = Load(spec, tuple(dtypes))
-            for reply in self.ask(worker, request, lambda: self.waits(spec)):
+            for reply in self.ask(worker, request):
                 is_trying |= isinstance(reply, Trying)
                 if isinstance(reply, Declared):
                     declared = reply.declaration
@@ -97,7 +94,7 @@ class Session(Pool):
                 found = self.load(spec, dtypes, on_first_call=answered.append, fresh=True)
                 if answered:
                     on_first_call(answered[0])
-                    lay_idle(self, before, died)
+                    lay(self, before, died)
                 return found
             if declared is not None and died.timed_out:
                 dtype = next((d for d in dtypes if d in declared.dtypes), None)
@@ -112,9 +109,8 @@ class Session(Pool):
         self.blames.notes += [note for note in reply.notes if note not in self.blames.notes]
         if reply.fact is not None:
             self.know(spec, reply.fact)
-        self.blames.at_defaults[spec] = reply.at_defaults
-        self.widths.declare(spec, reply.declaration)
-        self.blames.declarations[spec] = reply.declaration
+        self.at_defaults[spec] = reply.at_defaults
+        self.declarations[spec] = reply.declaration
         return reply.declaration
 
     def _never_recognised(self, spec: str, declared: Declaration | None) -> None:
@@ -158,11 +154,12 @@ class Session(Pool):
         case, variant = request.case, request.variant
         rows, columns = case.shape
         call = Call(variant, case.dtype, case.id, request)
-        answer = self._answer(call, lambda: self.waits(variant), f"case {case.id}")
+        answer = answered(self, call, f"case {case.id}")
         if isinstance(answer, Measured):
             return CaseMeasurement(variant, case, answer.measurement, answer.seconds)
+        assert isinstance(answer, WorkerDiedError)
         shape = min(rows, request.first_rows or rows), columns
-        return CaseMeasurement(variant, case, unmeasured(shape, (death(answer),)), 0.0)
+        return CaseMeasurement(variant, case, unmeasured(shape, (answer.violation(),)), 0.0)
 
     def run_domain(
         self, variant: str, domain: Domain, start: int, count: int, *, at_once: int | None = None
@@ -174,23 +171,14 @@ class Session(Pool):
         """
         request = RunDomain(domain, start, count, variant, at_once)
         call = Call(variant, domain.dtype, f"rows {start} to {start + count} of {domain.describe()}", request)
-        answer = self._answer(call, self.seconds, variant)
+        answer = answered(self, call, variant)
         if isinstance(answer, Measured):
             found = answer.measurement
         else:
-            found = unmeasured((count, domain.columns), (death(answer, f"expected an output for {call.name}"),))
+            assert isinstance(answer, WorkerDiedError)
+            found = unmeasured((count, domain.columns), (answer.violation(f"expected an output for {call.name}"),))
         self.patience.count(variant, domain.dtype, found.violations)
         return found
-
-    def _answer(self, call: Call, seconds: Limit, name: str) -> Measured | WorkerDiedError:
-        """The answer to a call, or that of the same call alone where it ends its worker or a finding does not show again."""
-        answer, seen = made(self, self.take(call.variant), call, seconds, name)
-        while answer is None:
-            answer, seen = made(self, self.take(fresh=True), call, seconds, name)
-        if seen is not None and not isinstance(answer, WorkerDiedError):
-            answer = again(self, seen, answer.result.violations) or answer
-        assert not isinstance(answer, TrialDone)
-        return answer
 
     def job(self, case: Case, variants: Sequence[str]) -> Job[CaseMeasurement]:
         """Returns ``run_case`` as a job of ``pool.spread``."""
@@ -209,30 +197,29 @@ class Session(Pool):
         """Times variants side by side on one shape, or returns the reason why that failed.
 
         Rounds go on for ``seconds``, or until every ratio to the copy is known ``within`` a share of it. A variant that
-        ends its worker is left out, with its death as the reason, and the other variants are timed without it.
+        ends its worker is left out, with its death as the reason, and the other variants are timed without it. Nothing else
+        that waits for a device for itself uses it meanwhile.
         """
-        self.retire_idle()
         refused: dict[str, Sampled] = {}
         rows, columns = shape
         plan = TimingPlan(dtype=dtype, rows=rows, columns=columns, seed=seed, seconds=seconds, within=within)
-        while True:
-            rest = tuple(name for name in variants if name not in refused)
-            if not rest:
-                return "; ".join(f"{one.name}: {one.reason}" for one in refused.values())
-            worker = self.take()
-            try:
-                for reply in self.ask(worker, Time(rest, plan), self.seconds + seconds):
-                    if isinstance(reply, Failed):
-                        return reply.message
-                    if isinstance(reply, Timed):
-                        by_name = {**refused, **{s.name: s for s in reply.samples.variants}}
-                        timed = replace(reply.samples, variants=tuple(by_name[name] for name in variants))
-            except WorkerDiedError as died:
-                if worker.running not in rest:
-                    return str(died)
-                refused[worker.running] = Sampled(name=worker.running, reason=str(died))
-            else:
-                return timed
+        with self.on_one_device() as own:
+            own.retire_idle()
+            while rest := tuple(name for name in variants if name not in refused):
+                worker = own.take()
+                try:
+                    *_, reply = own.ask(worker, Time(rest, plan), limits=lambda _: waits(self.seconds + seconds))
+                except WorkerDiedError as died:
+                    if worker.running not in rest:
+                        return str(died)
+                    refused[worker.running] = Sampled(name=worker.running, reason=str(died))
+                    continue
+                if isinstance(reply, Failed):
+                    return reply.message
+                assert isinstance(reply, Timed)
+                by_name = {**refused, **{s.name: s for s in reply.samples.variants}}
+                return replace(reply.samples, variants=tuple(by_name[name] for name in variants))
+        return "; ".join(f"{one.name}: {one.reason}" for one in refused.values())
 
 
 _INTERPRETER_ROWS = 40
@@ -250,8 +237,3 @@ def rows_to_run(case: Case, backend: str) -> int | None:
     rows, columns = case.shape
     limit = max(2, min(_INTERPRETER_ROWS, _INTERPRETER_ELEMENTS // max(1, columns)))
     return None if rows <= limit else limit
-
-
-def death(died: WorkerDiedError, expected: str = "expected an output") -> Violation:
-    """Returns the violation of a variant that ended its worker."""
-    return Violation(kind_of(died), f"{died}; {expected}")

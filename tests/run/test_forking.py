@@ -11,8 +11,12 @@ from pathlib import Path
 import pytest
 
 from softcheck.run import forking
-from softcheck.run.process import Worker, WorkerDiedError
+from softcheck.run.process import Worker, WorkerDiedError, waits
 from softcheck.run.protocol import Declared, Load
+
+
+def five_seconds(_variant):
+    return waits(5.0)
 
 
 @pytest.fixture
@@ -33,7 +37,7 @@ def test_workers_share_one_server_and_have_groups_of_their_own(worker):
 def test_death_of_a_forked_worker_is_told_with_its_signal(worker):
     os.kill(worker._process.pid, signal.SIGSEGV)
     with pytest.raises(WorkerDiedError, match="signal 11"):
-        list(worker.ask(Load("torch", ("float16",)), 5.0))
+        list(worker.ask(Load("torch", ("float16",)), five_seconds))
 
 
 def test_last_words_of_a_forked_worker_are_told(tmp_path):
@@ -42,7 +46,7 @@ def test_last_words_of_a_forked_worker_are_told(tmp_path):
         closing(Worker("interpreter")) as worker,
         pytest.raises(WorkerDiedError, match="exit status 7; its last words: the end"),
     ):
-        list(worker.ask(Load(f"{tmp_path}/dies.py:softmax", ("float16",)), 5.0))
+        list(worker.ask(Load(f"{tmp_path}/dies.py:softmax", ("float16",)), five_seconds))
 
 
 def test_a_forked_worker_has_the_folder_and_environment_of_its_parent(tmp_path, monkeypatch):
@@ -53,7 +57,7 @@ def test_a_forked_worker_has_the_folder_and_environment_of_its_parent(tmp_path, 
     monkeypatch.setenv("SOME_NAME", "some value")
     with closing(Worker("interpreter")) as worker:
         assert Path(f"/proc/{worker._process.pid}/cwd").readlink() == tmp_path
-        replies = list(worker.ask(Load("mine.py:softmax", ("float16",)), 5.0))
+        replies = list(worker.ask(Load("mine.py:softmax", ("float16",)), five_seconds))
     assert isinstance(replies[0], Declared), replies
 
 
@@ -78,9 +82,9 @@ def test_a_worker_starts_from_nothing_where_no_server_answers(monkeypatch):
 def test_server_and_workers_end_with_their_parent(tmp_path, call):
     (tmp_path / "k.py").write_text(f"def softmax(x):\n    {call}\n")
     script = (
-        "import os, pathlib, sys, threading, time\nfrom softcheck.run.process import Worker\n"
+        "import os, pathlib, sys, threading, time\nfrom softcheck.run.process import Worker, waits\n"
         "from softcheck.run.protocol import Load\nworker = Worker('interpreter')\n"
-        "ask = lambda: list(worker.ask(Load('k.py:softmax', ('float16',)), 60.0))\n"
+        "ask = lambda: list(worker.ask(Load('k.py:softmax', ('float16',)), lambda _: waits(60.0)))\n"
         "thread = threading.Thread(target=ask, daemon=True)\nthread.start()\n"
         "while thread.is_alive() and not pathlib.Path('k.py.begun').exists(): time.sleep(0.02)\n"
         "print(worker._process.pid, flush=True)\nos.kill(os.getpid(), 9)\n"

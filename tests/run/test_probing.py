@@ -96,8 +96,14 @@ class RuinedPool(Pool):
     """A pool whose workers answer a probe's only trial with one outcome, in which the device is ruined."""
 
     def __init__(self, outcome):
-        self.outcome, self.patience, self.blames, self.seconds = outcome, Patience(), Blames(), 60.0
-        self._shared = SimpleNamespace(closed=False)
+        self.outcome, self.patience, self.blames, self.seconds, self.declarations = (
+            outcome,
+            Patience(),
+            Blames(),
+            60.0,
+            {},
+        )
+        self._shared, self._share, self.jobs = SimpleNamespace(closed=False), None, 1
 
     def take(self, _variant=None, *, fresh=False, check_heap=False):
         return RuinedWorker(self.outcome)
@@ -120,7 +126,7 @@ class RuinedWorker(Worker):
         request = decode_request(message)
         planned = ProbePlanned(("columns-31-33",))
         if isinstance(request, Load):
-            self.replies = [Refused("healthy", "")]
+            self.replies = [Refused("")]
         elif request.outcomes is not None:
             self.replies = [Probed(Conclusion())]
         elif request.trial is None:

@@ -200,7 +200,7 @@ def test_closed_session_starts_no_more_workers():
 def test_variant_that_ends_the_worker_while_timed_is_left_out_and_the_others_are_timed(monkeypatch):
     asked = []
 
-    def timed(worker, request, seconds):
+    def timed(worker, request, limits):
         asked.append(request.variants)
         worker.running = request.variants[0]
         if "bad" in request.variants:

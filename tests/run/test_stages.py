@@ -58,9 +58,6 @@ class Pretending:
     def may_begin(self, running):
         return True
 
-    def begin_jobs(self, has_jobs):
-        """Nobody helps."""
-
     def on_one_device(self):
         return contextlib.nullcontext(self)
 
