@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
-from softcheck.run.blame import again_alone, alone, lay
+from softcheck.run.blame import MOST_LOOKS, again_alone, alone, lay
 from softcheck.run.blames import Fault
 from softcheck.run.calls import Answer, replay
 from softcheck.run.pool import Pool, SessionClosedError
@@ -25,9 +25,6 @@ from softcheck.run.protocol import Call, Measured, Started, TrialDone
 REPEATS = 3
 """Calls in a new process, of which one must show a finding again."""
 
-MOST_LOOKS = 3
-"""Findings of one fault that nothing shows again, after which others get one call alone each."""
-
 SECONDS = 30.0
 """Seconds that the calls before a call may take when they are made again."""
 
@@ -35,23 +32,15 @@ _RAISED = re.compile(r"(\w+): .* at (\S+:\d+)")
 """The type and the place of an exception, as ``softcheck.calling.call.describe`` writes them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """The latest call of a process, and the calls of its variant that the process had served before."""
+@dataclass(slots=True)
+class _Heard:
+    """The replies to a call so far, and the process that gives them."""
 
-    call: Call
-    before: tuple[Call, ...]
-    was_loaded: bool
-    """True if the variant had been loaded, and so called once, before all others."""
-    others: tuple[str, ...]
-    """Other variants that the process had served."""
-
-    @classmethod
-    def of(cls, worker: Worker) -> "Sighting":
-        """The sighting of the call that a worker has begun last."""
-        *earlier, call = worker.calls
-        before = tuple(one for one in earlier if one.variant == call.variant)
-        return cls(call, before, call.variant in worker.loaded, tuple(sorted(worker.served - {call.variant})))
+    calls: Sequence[Call] = ()
+    """Those that the process had begun, in order, up to this one; none if this one has not begun."""
+    loaded: frozenset[str] = frozenset()
+    """Variants that had been loaded, and so called once, before."""
+    answer: Answer | None = None
 
 
 def _unshown(pool: Pool, call: Call, violations: Sequence[Violation]) -> dict[Fault, Violation]:
@@ -69,13 +58,13 @@ def _unshown(pool: Pool, call: Call, violations: Sequence[Violation]) -> dict[Fa
     }
 
 
-def _again(pool: Pool, seen: Sighting, first: Answer) -> Answer | WorkerDiedError:
-    """Shows the findings of a call's answer again; returns that if it stands, and else the answer that the call gives alone.
+def _again(pool: Pool, heard: _Heard, first: Answer) -> Answer | WorkerDiedError:
+    """Shows the findings of the last call's answer again; returns that if it stands, and else what the call gives alone.
 
-    It stands if its findings all show again, or if the call can't be made again here. Notes in ``pool.blames`` tell what did not
-    show.
+    It stands if its findings all show again, or if the call can't be made again here. Notes in ``pool.blames`` tell
+    what did not show.
     """
-    call, blames = seen.call, pool.blames
+    call, blames = heard.calls[-1], pool.blames
     missing = _unshown(pool, call, first.result.violations)
     if not missing:
         return first
@@ -88,7 +77,7 @@ def _again(pool: Pool, seen: Sighting, first: Answer) -> Answer | WorkerDiedErro
         _strike(pool, call, missing, answer)
         if not missing:
             return first
-    shown = None if is_known else _after_those_before(pool, seen)
+    shown = None if is_known else _after_those_before(pool, heard)
     if shown is not None:
         kinds = ", ".join(fault.kind for fault in missing)
         _strike(pool, call, missing, shown)
@@ -98,9 +87,10 @@ def _again(pool: Pool, seen: Sighting, first: Answer) -> Answer | WorkerDiedErro
                 f"{kinds} after the calls before it in its process, and not alone: its answers depend on earlier calls",
             )
             return first
+    others = sorted({*heard.loaded, *(one.variant for one in heard.calls)} - {call.variant})
     for fault, violation in missing.items():
         blames.fruitless[fault] += 1
-        blames.note(call, f"seen once, not again alone: {violation.kind} ({violation.message})", seen.others)
+        blames.note(call, f"seen once, not again alone: {violation.kind} ({violation.message})", others)
     return answer
 
 
@@ -136,14 +126,16 @@ def _alone(pool: Pool, call: Call, times: int) -> Iterator[Answer | WorkerDiedEr
         yield None
 
 
-def _after_those_before(pool: Pool, seen: Sighting) -> Answer | None:
-    """The answer of a call after those before it in their order, in a new process; None if it is not got in time."""
-    if not seen.before and not seen.was_loaded:
+def _after_those_before(pool: Pool, heard: _Heard) -> Answer | None:
+    """The answer of a call after those of its variant before it, in a new process; None if it is not got in time."""
+    calls = [one for one in heard.calls if one.variant == heard.calls[-1].variant]
+    was_loaded = calls[-1].variant in heard.loaded
+    if len(calls) == 1 and not was_loaded:
         return None
     until = time.monotonic() + SECONDS
     found: Answer | None = None
     with contextlib.suppress(SoftcheckError):
-        for answer in replay(pool, (*seen.before, seen.call), is_loaded_first=seen.was_loaded):
+        for answer in replay(pool, calls, is_loaded_first=was_loaded):
             if isinstance(answer, WorkerDiedError) or time.monotonic() > until:
                 return None
             found = answer
@@ -157,9 +149,9 @@ ran in the process before. What is left of that process may not serve another ca
 
 
 def answered(pool: Pool, call: Call, name: str) -> Answer | WorkerDiedError:
-    """Makes a call and returns its answer, or what the same call gives alone where it ends its worker or a finding does not show again.
+    """Makes a call and returns its answer.
 
-    Raises SoftcheckError, with ``name``, if the call can't be made.
+    Where it ends its worker, or a finding does not show again, that is what the same call gives alone. Raises SoftcheckError, with ``name``, if the call can't be made.
     """
     worker = pool.take(call.variant)
     while True:
@@ -167,7 +159,7 @@ def answered(pool: Pool, call: Call, name: str) -> Answer | WorkerDiedError:
         try:
             _ask(pool, worker, call, name, heard)
         except WorkerDiedError as died:
-            if heard.answer is None and heard.seen is not None:
+            if heard.answer is None and heard.calls:
                 return again_alone(pool, worker, call, died)
             if heard.answer is None and not worker.calls:
                 # Nothing has run in this process: what is asked for is to blame, and would end the next process too.
@@ -176,24 +168,14 @@ def answered(pool: Pool, call: Call, name: str) -> Answer | WorkerDiedError:
         except (SessionClosedError, TooLittleMemoryError):
             raise
         except SoftcheckError:
-            if heard.answer is not None or heard.seen is None:
+            if heard.answer is not None or not heard.calls:
                 raise
             # Memory that an earlier call has damaged may fail softcheck itself.
             return alone(pool, call)
         if heard.answer is not None:
-            assert heard.seen is not None
-            return _again(pool, heard.seen, heard.answer)
+            return _again(pool, heard, heard.answer)
         # The calls before it have ended the worker.
         worker = pool.take(fresh=True)
-
-
-@dataclass(slots=True)
-class _Heard:
-    """The replies to a call so far."""
-
-    seen: Sighting | None = None
-    """None if the call has not begun."""
-    answer: Answer | None = None
 
 
 def _ask(pool: Pool, worker: Worker, call: Call, name: str, heard: _Heard) -> None:
@@ -201,7 +183,7 @@ def _ask(pool: Pool, worker: Worker, call: Call, name: str, heard: _Heard) -> No
     for reply in pool.ask(worker, call.request, name):
         if isinstance(reply, Started):
             worker.calls.append(call)
-            heard.seen = Sighting.of(worker)
+            heard.calls, heard.loaded = tuple(worker.calls), frozenset(worker.loaded)
         elif isinstance(reply, Measured | TrialDone):
             heard.answer = reply
             found = _unshown(pool, call, reply.result.violations)

@@ -31,8 +31,8 @@ SECONDS = 60.0
 """Seconds within which a culprit must be found."""
 
 MOST_LOOKS = 3
-"""Fruitless searches for the cause of a variant's crashes in a dtype, after which its further crashes are only
-counted."""
+"""Findings of one fault that nothing shows again, after which further crashes are only counted, and further findings of
+another kind get one call alone each."""
 
 _PROBE = "guard_bands"
 _CORRUPTED = "memory was corrupted by an earlier call"
@@ -77,9 +77,9 @@ def alone(pool: Pool, call: Call) -> Answer | WorkerDiedError:
 def lay(pool: Pool, calls: Sequence[Call], died: WorkerDiedError) -> None:
     """Attributes the end of a process to the call that caused it, as far as that call can be found.
 
-    ``calls`` are those that the process has served, in order, the last of which is known to pass alone; without any nothing is
-    at fault. A crash that no search shows again is only noted in ``pool.blames``: another variant, or the machine, may have
-    ended the process.
+    ``calls`` are those that the process has served, in order, the last of which is known to pass alone. Without any,
+    nothing is at fault. A crash that no search shows again is only noted in ``pool.blames``: another variant, or the
+    machine, may have ended the process.
     """
     if not calls:
         return

@@ -51,10 +51,10 @@ def replay(
 ) -> Iterator[Answer | WorkerDiedError]:
     """Makes calls in one new process and yields the answers, the last of which may be the end of the process.
 
-    With ``is_loaded_first`` each variant is loaded, and so called once, before its first call. Without ``limits`` a call may
-    take the time that its variant has left, and a hang counts towards giving that up. Raises FirstCallError if the first
-    call of a variant leaves something behind, so that the next request would be lost, and what ``make`` raises if a call
-    can't be made.
+    With ``is_loaded_first`` each variant is loaded, and so called once, before its first call. Without ``limits`` a call
+    may take the time that its variant has left, and a hang counts towards giving that up. Raises FirstCallError if the
+    first call of a variant leaves something behind, so that the next request would be lost, and what ``make`` raises if
+    a call can't be made.
     """
     worker = pool.take(fresh=True, check_heap=check_heap)
     try:

@@ -228,7 +228,7 @@ def _time(session: Session, run: Run, events: Events, record: Record) -> None:
     for dtype in options.dtypes:
         named = {name: d for name, d in run.declarations.items() if dtype in d.dtypes}
         over = {name: found.why for name in named if (found := session.patience.over(name, dtype)) is not None}
-        run.notes.extend(f"{name}, {dtype}: not timed: given up: {why}" for name, why in over.items())
+        run.untimed.extend(f"{name}, {dtype}: not timed: given up: {why}" for name, why in over.items())
         for shape in options.shapes or dict.fromkeys(map(timed_shape, named.values())):
             names = [
                 name

@@ -108,7 +108,7 @@ class Run:
     """Causes of processes that ended through another call than the one in which they ended."""
     speeds: list[ShapeSamples] = field(default_factory=list)
     untimed: list[str] = field(default_factory=list)
-    """Shapes that could not be timed, with the reason."""
+    """Variants and shapes that could not be timed, with the reason."""
     errors: list[str] = field(default_factory=list)
     """Cases that could not be made or placed, and probes that could not be carried out, with the reason."""
     notes: list[str] = field(default_factory=list)

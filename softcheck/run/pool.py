@@ -8,7 +8,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, Self, TypeVar
 
 from softcheck.contract import Violation
@@ -148,7 +148,7 @@ class Pool:
         general, left = waits(self.seconds), self.patience.left
         if variant is None:
             return general
-        return replace(general, calling=left(variant, self.seconds), preparing=left(variant, general.preparing))
+        return general._replace(calling=left(variant, self.seconds), preparing=left(variant, general.preparing))
 
     def at(self, place: int) -> Self:
         """Returns the part of the pool whose workers are all at a place."""

@@ -89,7 +89,7 @@ def _outcome_of(answer: Answer | WorkerDiedError) -> Outcome:
     """The outcome of a trial by its answer, or by the end of its process."""
     told = answer.reply if isinstance(answer, WorkerDiedError) else answer
     if isinstance(told, TrialDone):
-        return told.outcome
+        return told.result
     assert isinstance(answer, WorkerDiedError)
     return Outcome(violations=(answer.violation(),), fatal=True)
 

@@ -15,7 +15,7 @@ from dataclasses import KW_ONLY, dataclass
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -88,17 +88,12 @@ class WorkerDiedError(SoftcheckError):
         return Violation(self.kind, f"{self}; {expected}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
-    """Seconds that each phase of a worker may take. On a machine with more tasks than cores the limits are longer."""
+class Waits(NamedTuple):
+    """Seconds that each phase of a worker may take, by its number; more on a machine with more tasks than cores."""
 
+    own: float
     calling: float
     preparing: float
-    own: float = OWN_SECONDS
-
-    def of(self, phase: Phase) -> float:
-        """The seconds of a phase."""
-        return {Phase.OWN: self.own, Phase.CALLING: self.calling, Phase.PREPARING: self.preparing}[phase]
 
 
 Limits = Callable[[str | None], Waits]
@@ -146,7 +141,7 @@ class Worker:
         theirs.close()
         self._drain = threading.Thread(target=self._read_stderr, daemon=True)
         self._drain.start()
-        first = self._receive(Waits(calling=_START_SECONDS, preparing=_START_SECONDS, own=_START_SECONDS))
+        first = self._receive(Waits(_START_SECONDS, _START_SECONDS, _START_SECONDS))
         if isinstance(first, Failed):
             self.close()
             raise NothingRunError(first.message)
@@ -177,8 +172,8 @@ class Worker:
     def ask(self, request: Request, limits: Limits) -> Iterator[Reply]:
         """Sends a request and yields the replies to it, of which the last is one of ``LAST`` or fatal.
 
-        Raises WorkerDiedError if the process ends or a limit passes; the process is then dead. Raises it in place of a reply
-        that reports a crash which the process outlived but can't continue after, as an illegal access on a GPU ends.
+        Raises WorkerDiedError if the process ends or a limit passes; the process is then dead. Raises it in place of a
+        reply that reports a crash which the process outlived but can't continue after, as an illegal access on a GPU ends.
         """
         self.running = first_running(request)
         try:
@@ -234,7 +229,7 @@ class Worker:
             now = activity.state_in(self._activity)
             if now != seen:
                 seen, since = now, time.monotonic()
-            limit = limits.of(seen[1])
+            limit = limits[seen[1]]
             passed = time.monotonic() - since
             if self._connection.poll(min(_LOOK_SECONDS, max(0.0, limit - passed))):
                 return

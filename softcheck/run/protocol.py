@@ -200,14 +200,9 @@ class Started(msgspec.Struct, frozen=True, tag=True):
 class Measured(msgspec.Struct, frozen=True, tag=True):
     """A variant's judged result on a case. If it is ``fatal``, the worker can't continue after it."""
 
-    measurement: Measurement
+    result: Measurement
     seconds: float
     fatal: bool = False
-
-    @property
-    def result(self) -> Measurement:
-        """The violations of a call, and the reason why it was not made if it was not."""
-        return self.measurement
 
 
 class Timed(msgspec.Struct, frozen=True, tag=True):
@@ -227,17 +222,12 @@ class ProbePlanned(msgspec.Struct, frozen=True, tag=True):
 class TrialDone(msgspec.Struct, frozen=True, tag=True):
     """A trial's outcome. If it is ``fatal``, the worker can't continue after it."""
 
-    outcome: Outcome
-
-    @property
-    def result(self) -> Outcome:
-        """As ``Measured.result``."""
-        return self.outcome
+    result: Outcome
 
     @property
     def fatal(self) -> bool:
         """As ``Measured.fatal``."""
-        return self.outcome.fatal
+        return self.result.fatal
 
 
 class Probed(msgspec.Struct, frozen=True, tag=True):

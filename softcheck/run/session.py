@@ -43,23 +43,20 @@ class CaseMeasurement:
     seconds: float
 
 
+SLOW = 3.0
+"""Seconds of a variant's first call in a process (imports, torch.compile) beyond which the variant keeps to its share of
+the workers: any other worker would have to make that slow first call too."""
+
+
 class Session(Pool):
     """A pool of workers that loads a variant, runs it on cases and domains, and times it."""
 
     peers = False
     """True if the verdicts of usual rules on each case's output are asked for."""
 
-    def load(
-        self,
-        spec: str,
-        dtypes: Sequence[str] = tuple(FORMATS),
-        *,
-        on_first_call: Callable[[float], None] = lambda _seconds: None,
-        fresh: bool = False,
-    ) -> Declaration | str:
+    def load(self, spec: str, dtypes: Sequence[str] = tuple(FORMATS), *, fresh: bool = False) -> Declaration | str:
         """Returns a variant's declaration, or the reason why it can't be judged in the first dtype that it declares.
 
-        ``on_first_call`` gets the seconds that its first call in a process took, with all imports and compilations.
         ``fresh`` loads it in a process in which nothing has run yet.
         """
         worker = self.take(spec, fresh=fresh)
@@ -74,7 +71,6 @@ class Session(Pool):
                 if isinstance(reply, Declared):
                     declared = reply.declaration
                 elif isinstance(reply, Loaded):
-                    on_first_call(reply.first_call_seconds)
                     return self._loaded(spec, reply)
                 elif isinstance(reply, Refused | Failed):
                     return reply.message
@@ -82,7 +78,7 @@ class Session(Pool):
             if is_trying:
                 # A call that is not the function's own ended the process: it is judged by the likeliest.
                 self._never_recognised(spec, declared)
-                return self.load(spec, dtypes, on_first_call=on_first_call, fresh=True)
+                return self.load(spec, dtypes, fresh=True)
             others = worker.served - {spec} and (declared is not None or not died.timed_out)
             # A first call that ran out of time may have been compiling; another finds what was compiled, if there is time for it.
             over = None if declared is None else self.patience.over(spec, declared.dtypes[0])
@@ -90,10 +86,8 @@ class Session(Pool):
             if not fresh and (others or may_have_compiled):
                 # Another variant may have ended or ruined the process, or hold a lock; a new process shows whether this
                 # variant dies alone.
-                answered: list[float] = []
-                found = self.load(spec, dtypes, on_first_call=answered.append, fresh=True)
-                if answered:
-                    on_first_call(answered[0])
+                found = self.load(spec, dtypes, fresh=True)
+                if spec in self.declarations:
                     lay(self, before, died)
                 return found
             if declared is not None and died.timed_out:
@@ -109,6 +103,8 @@ class Session(Pool):
         self.blames.notes += [note for note in reply.notes if note not in self.blames.notes]
         if reply.fact is not None:
             self.know(spec, reply.fact)
+        if reply.first_call_seconds > SLOW:
+            self.slow.add(spec)
         self.at_defaults[spec] = reply.at_defaults
         self.declarations[spec] = reply.declaration
         return reply.declaration
@@ -156,7 +152,7 @@ class Session(Pool):
         call = Call(variant, case.dtype, case.id, request)
         answer = answered(self, call, f"case {case.id}")
         if isinstance(answer, Measured):
-            return CaseMeasurement(variant, case, answer.measurement, answer.seconds)
+            return CaseMeasurement(variant, case, answer.result, answer.seconds)
         assert isinstance(answer, WorkerDiedError)
         shape = min(rows, request.first_rows or rows), columns
         return CaseMeasurement(variant, case, unmeasured(shape, (answer.violation(),)), 0.0)
@@ -173,7 +169,7 @@ class Session(Pool):
         call = Call(variant, domain.dtype, f"rows {start} to {start + count} of {domain.describe()}", request)
         answer = answered(self, call, variant)
         if isinstance(answer, Measured):
-            found = answer.measurement
+            found = answer.result
         else:
             assert isinstance(answer, WorkerDiedError)
             found = unmeasured((count, domain.columns), (answer.violation(f"expected an output for {call.name}"),))
@@ -197,8 +193,8 @@ class Session(Pool):
         """Times variants side by side on one shape, or returns the reason why that failed.
 
         Rounds go on for ``seconds``, or until every ratio to the copy is known ``within`` a share of it. A variant that
-        ends its worker is left out, with its death as the reason, and the other variants are timed without it. Nothing else
-        that waits for a device for itself uses it meanwhile.
+        ends its worker is left out, with its death as the reason, and the other variants are timed without it. Nothing
+        else that waits for a device for itself uses it meanwhile.
         """
         refused: dict[str, Sampled] = {}
         rows, columns = shape

@@ -18,11 +18,6 @@ from softcheck.run.record import Kept, Record
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
 
-SLOW = 3.0
-"""Seconds of a variant's first call in a process (imports, torch.compile) beyond which the variant keeps to its share of the
-workers: any other worker would have to make that slow first call too."""
-
-
 _HEAVY_AT_ONCE = 2
 
 
@@ -141,12 +136,8 @@ def _of_probe(probed: ProbeResult) -> list[tuple[str, Violation]]:
 def _loading(
     session: Session, spec: str, run: Run, record: Record
 ) -> Job[tuple[str, Declaration | str] | CaseMeasurement]:
-    def first_call(seconds: float) -> None:
-        if seconds > SLOW:
-            session.slow.add(spec)
-
     def work(emit: Callable[[tuple[str, Declaration | str] | CaseMeasurement], None]) -> None:
-        found = session.load(spec, run.options.dtypes, on_first_call=first_call)
+        found = session.load(spec, run.options.dtypes)
         emit((spec, found))
         for case in [] if isinstance(found, str) else _first_cases(run.options, found):
             done = [] if (spec, case.id) in record.results else session.run_case(case, [spec], on_result=emit)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from softcheck.run.process import Waits, WorkerDiedError
+from softcheck.run.process import WorkerDiedError, waits
 from softcheck.run.protocol import TryWidth, WidthTried
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Widths:
         self._climbs: dict[tuple[str, str], _Climb] = {}
 
     def limit(self, pool: "Pool", variant: str, dtype: str, columns: int) -> WidthLimit | None:
-        """The limit below ``columns``, or None. Tries the untried widths up to ``columns``, as far as declared, on the pool's workers."""
+        """The limit below ``columns``, or None. Tries the untried widths up to there, as far as declared, on the pool."""
         declared = pool.declarations.get(variant)
         promised = None if declared is None else declared.column_limit(dtype)
         columns = columns if promised is None else min(columns, promised)
@@ -106,7 +106,7 @@ class Widths:
         columns = 2 * climb.tried
         seconds, waited, ended = climb.foretold(columns), None, False
         if seconds is None or seconds <= self.budget:
-            limits = Waits(calling=pool.seconds, preparing=max(60.0, 4 * self.budget))
+            limits = waits(pool.seconds)._replace(preparing=max(60.0, 4 * self.budget))
             # A narrower row than the block's width compiles the same block.
             request = TryWidth(variant, dtype, columns if promised is None else min(columns, promised))
             worker = pool.take(variant)

@@ -47,7 +47,7 @@ def _kinds_of_one_trial(session: Session, planted: Planted, dtype: str, probe: s
         for number in sorted(in_turn, key=lambda n: labels[n] != trial):
             for reply in worker.ask(RunProbe(task=task, trial=number), session.waits):
                 if isinstance(reply, TrialDone):
-                    kinds = {str(violation.kind) for violation in reply.outcome.violations}
+                    kinds = {str(violation.kind) for violation in reply.result.violations}
                     if kinds & planted.expected:
                         return kinds
     except WorkerDiedError:

@@ -78,23 +78,25 @@ def test_a_worker_starts_from_nothing_where_no_server_answers(monkeypatch):
         assert worker.ready.backend == "interpreter"
 
 
-@pytest.mark.parametrize("call", ["return x", "open(__file__ + '.begun', 'w').close()\n    while True: pass"])
-def test_server_and_workers_end_with_their_parent(tmp_path, call):
-    (tmp_path / "k.py").write_text(f"def softmax(x):\n    {call}\n")
+def test_server_and_workers_end_with_their_parent(tmp_path):
+    """One worker is idle, and one hangs in a call."""
+    (tmp_path / "idle.py").write_text("def softmax(x):\n    return x\n")
+    (tmp_path / "hangs.py").write_text("def softmax(x):\n    open('begun', 'w').close()\n    while True: pass\n")
     script = (
         "import os, pathlib, sys, threading, time\nfrom softcheck.run.process import Worker, waits\n"
-        "from softcheck.run.protocol import Load\nworker = Worker('interpreter')\n"
-        "ask = lambda: list(worker.ask(Load('k.py:softmax', ('float16',)), lambda _: waits(60.0)))\n"
-        "thread = threading.Thread(target=ask, daemon=True)\nthread.start()\n"
-        "while thread.is_alive() and not pathlib.Path('k.py.begun').exists(): time.sleep(0.02)\n"
-        "print(worker._process.pid, flush=True)\nos.kill(os.getpid(), 9)\n"
+        "from softcheck.run.protocol import Load\nidle, hanging = Worker('interpreter'), Worker('interpreter')\n"
+        "ask = lambda worker, name: list(worker.ask(Load(name, ('float16',)), lambda _: waits(60.0)))\n"
+        "ask(idle, 'idle.py:softmax')\n"
+        "threading.Thread(target=ask, args=(hanging, 'hangs.py:softmax'), daemon=True).start()\n"
+        "while not pathlib.Path('begun').exists(): time.sleep(0.02)\n"
+        "print(idle._process.pid, hanging._process.pid, flush=True)\nos.kill(os.getpid(), 9)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     ran = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
     )
-    pid = int(ran.stdout)
+    processes = [Path(f"/proc/{pid}") for pid in ran.stdout.split()]
     until = time.monotonic() + 10.0
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
+    while any(process.exists() for process in processes) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not Path(f"/proc/{pid}").exists()
+    assert [process.exists() for process in processes] == [False, False]

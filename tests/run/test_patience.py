@@ -101,4 +101,4 @@ def test_what_was_given_up_is_not_timed():
     )
     check._time(session, run, check.Events(), Record(None, None))
     assert [(dtype, list(names)) for dtype, names in asked] == [("float16", ["w"]), ("float32", ["v", "w"])]
-    assert run.notes[0] == "v, float16: not timed: given up: each of the first 5 calls in float16 ended its process"
+    assert run.untimed[0] == "v, float16: not timed: given up: each of the first 5 calls in float16 ended its process"

@@ -133,6 +133,19 @@ def test_the_first_lane_is_begun_first(opened):
     assert order == ["a", "b", "c", "d"]
 
 
+def test_jobs_that_a_job_finds_begin_before_others_of_its_lane(opened):
+    opened.jobs = 1
+    order, followers, counted = [], [], []
+
+    def plan(_emit):
+        followers.extend(Job(name, lambda _, name=name: order.append(name)) for name in "ab")
+
+    lane = Lane([Job("plan", plan, followers), Job("last", lambda _: order.append("last"))], 1)
+    assert spread(opened, [lane], print, lambda *now: counted.append(now)) == []
+    assert order == ["a", "b", "last"]
+    assert counted == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
 def test_an_error_costs_its_job_alone(opened):
     def refuses(_emit):
         raise SoftcheckError("cannot be made")

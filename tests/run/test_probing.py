@@ -189,7 +189,8 @@ def test_sys_exit_in_a_probe_is_the_calls_error_and_ends_no_process(tmp_path, pr
     file.write_text("import sys\n\ndef f(x):\n    sys.exit(0)\n")
     opened = Session("interpreter", jobs=1, seconds_per_call=60.0)
     try:
-        found = run_probe(opened, ProbeTask(variant=f"{file}:f", dtype="float16", probe=probe, effort="quick"))
+        asked = ProbeTask(variant=f"{file}:f", dtype="float16", probe=probe, effort="quick", time_share=0.2)
+        found = run_probe(opened, asked)
     finally:
         opened.close()
     kinds = {shown.violation.kind for shown in found.conclusion.findings}
