@@ -16,7 +16,8 @@ from softcheck.cli.bench import speed_report
 from softcheck.errors import NothingRunError
 from softcheck.report.json_format import load_any, render
 from softcheck.report.model import ShapeSpeed, SpeedFigures, SpeedReport
-from softcheck.run.bench import BenchOptions, bench
+from softcheck.run.check import check
+from softcheck.run.model import RunOptions
 from softcheck.speed.samples import SWEEPS, Shape
 
 
@@ -108,9 +109,19 @@ def main() -> int:
 
 
 def _measure(table: Table, seconds: float) -> SpeedReport:
-    options = BenchOptions(variants=table.variants, dtypes=(table.dtype,), shapes=table.shapes, seconds=seconds)
+    options = RunOptions(
+        variants=table.variants,
+        dtypes=(table.dtype,),
+        cases=(),
+        whole_corpus=False,
+        device="cuda",
+        jobs=1,
+        seconds_per_call=120.0,
+        shapes=table.shapes,
+        timing_seconds=seconds,
+    )
     command = ["python", "benchmarks/source_tables.py", "FOLDER", "--seconds", f"{seconds:g}"]
-    return speed_report(bench(options), "torch", command)
+    return speed_report(check(options), "torch", command)
 
 
 def _markdown(folder: Path) -> str:

@@ -16,7 +16,7 @@ def replies_to(
     for index in range(len(outcomes), len(planned.labels)):
         for reply in answer(RunProbe(task=task, trial=index)):
             if isinstance(reply, TrialDone):
-                outcomes.append(reply.outcome)
+                outcomes.append(reply.result)
                 yield reply
         if outcomes[-1].fatal:
             return

@@ -1,9 +1,11 @@
 """``softcheck bench``: how fast variants are beside torch.softmax and a device copy, on a GPU."""
 
 import sys
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import click
+import msgspec
 
 from softcheck.cli import progress
 from softcheck.cli.command import Word, command
@@ -20,14 +22,16 @@ from softcheck.cli.options import (
     opened,
     output_as,
 )
-from softcheck.errors import UsageError
+from softcheck.errors import NothingRunError, UsageError
 from softcheck.report.build import command_line
 from softcheck.report.formats import SPEED_FORMATS
-from softcheck.report.model import TORCH, SpeedReport
+from softcheck.report.model import TORCH, ShapeSpeed, SpeedReport
 from softcheck.report.reproduce import environment
 from softcheck.report.speed import means, shape_speed
-from softcheck.run.bench import BenchOptions, bench
-from softcheck.speed.samples import DEFAULT, SWEEPS, Shape, parse
+from softcheck.run.check import check
+from softcheck.run.model import Run, RunOptions
+from softcheck.run.plan import timed_shape
+from softcheck.speed.samples import DEFAULT, SWEEPS, Sampled, Shape, parse
 from softcheck.variants.registry import resolve
 
 
@@ -56,33 +60,66 @@ def bench_command(
         _profile(names, dtypes, chosen or (DEFAULT,), seed)
         return
     against = resolve(reference).name
-    options = BenchOptions(
+    options = RunOptions(
         variants=names if against in names or against == TORCH else (*names, against),
         dtypes=dtypes,
-        shapes=chosen,
-        seconds=seconds,
+        cases=(),
+        whole_corpus=False,
+        device="cuda",
+        jobs=1,
         seed=seed,
         seconds_per_call=time_limit,
+        shapes=chosen,
+        timing_seconds=seconds,
     )
     cluster.device("cuda")
     with opened(cluster, options.variants) as devices, progress.shown() as events:
-        run = bench(options, events, devices)
-    timed = tuple(shape_speed(samples, run.declarations, against) for samples in run.shapes)
-    report = SpeedReport(
-        environment=environment(run.ready, seed, command_line()),
-        reference=against,
-        shapes=timed,
-        means=means(timed),
-        interrupted=run.interrupted,
-        errors=tuple(run.errors),
-        seconds=run.seconds,
-    )
+        try:
+            run = check(options, events, devices=devices)
+        except NothingRunError:
+            raise NothingRunError(
+                "nothing was timed: torch sees no CUDA device, and what an interpreter takes says nothing of a GPU; "
+                "run on a machine with a GPU and a CUDA build of torch"
+            ) from None
+    report = speed_report(run, against, command_line())
     output.write(report)
     for error in report.errors:
         click.echo(f"softcheck: {error}", err=True)
     # 2 if a variant or a shape could not be timed at all.
-    has_figures = any(f.seconds is not None for shape in timed for f in shape.variants)
+    has_figures = any(f.seconds is not None for shape in report.shapes for f in shape.variants)
     sys.exit(INTERRUPTED if run.interrupted else 2 if report.errors else 0 if has_figures else NOTHING_RAN)
+
+
+def speed_report(run: Run, reference: str, command: Sequence[str]) -> SpeedReport:
+    """The report of a run in which variants were timed, with a reason for each that was left out of a shape."""
+    found, seen = list[ShapeSpeed](), set[tuple[str, Shape]]()
+    for samples in run.speeds:
+        key = samples.dtype, (samples.rows, samples.columns)
+        left_out = () if key in seen else _left_out(run, *key)
+        seen.add(key)
+        shown = msgspec.structs.replace(samples, variants=(*samples.variants, *left_out))
+        found.append(shape_speed(shown, run.declarations, reference))
+    refused = [f"{name}: {why}" for name, why in run.refused.items()]
+    return SpeedReport(
+        environment=environment(run.ready, run.options.seed, command),
+        reference=reference,
+        shapes=tuple(found),
+        means=means(tuple(found)),
+        interrupted=run.interrupted,
+        errors=(*refused, *run.untimed, *run.errors),
+        seconds=run.seconds,
+    )
+
+
+def _left_out(run: Run, dtype: str, shape: Shape) -> Iterator[Sampled]:
+    for name, declaration in run.declarations.items():
+        limit = declaration.timed_limit(dtype)
+        if not run.options.shapes and timed_shape(declaration) != shape:
+            continue
+        if dtype not in declaration.dtypes:
+            yield Sampled(name=name, reason=f"declares {', '.join(declaration.dtypes)}")
+        elif limit is not None and shape[1] > limit:
+            yield Sampled(name=name, reason=f"declares at most {limit} columns")
 
 
 def _profile(names: tuple[str, ...], dtypes: tuple[str, ...], shapes: tuple[Shape, ...], seed: int) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from distributed import Client, Future, KilledWorker
 
 from softcheck.cluster.host import Child, Lease, TaskAnswer, end, serve, sources
-from softcheck.cluster.remote import MOST_LOST, HostLostError, Limits, RemoteWorker
+from softcheck.cluster.remote import MOST_LOST, HostLostError, RemoteWorker, WaitsByName
 from softcheck.errors import NothingRunError, SoftcheckError, UsageError
 from softcheck.run.pool import SessionClosedError
 from softcheck.run.process import DeviceChoice, Worker
@@ -126,7 +126,7 @@ class DaskCluster:
             return RemoteWorker(self, child, started)
         raise SoftcheckError(f"{MOST_LOST} Dask workers in a row ended while a process was started; see their logs")
 
-    def run(self, worker: RemoteWorker, request: Request, limits: Limits, *, alone: bool) -> TaskAnswer:
+    def run(self, worker: RemoteWorker, request: Request, limits: WaitsByName, *, alone: bool) -> TaskAnswer:
         """Runs a request on a worker's process. ``alone`` keeps other requests off the device meanwhile.
 
         Raises HostLostError if the Dask worker ends, and SoftcheckError if the process can't be started.
@@ -198,7 +198,7 @@ class DaskCluster:
         return name
 
     def _submit(
-        self, kind: str, child: Child, name: str, request: Request | None, limits: Limits, *, alone: bool
+        self, kind: str, child: Child, name: str, request: Request | None, limits: WaitsByName, *, alone: bool
     ) -> TaskAnswer:
         resources = {} if self._resource is None else {self._resource: 1.0 if alone else _SHARE}
         alike = {other: address for other, address in self._addresses.items() if other not in self._dead}

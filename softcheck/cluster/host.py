@@ -68,7 +68,7 @@ def serve(child: Child, request: Request | None, limits: dict[str | None, Waits]
     death = None
     if request is not None:
         try:
-            for reply in worker.ask(request, lambda: limits.get(worker.running, limits[None])):
+            for reply in worker.ask(request, lambda running: limits.get(running, limits[None])):
                 replies.append(reply)  # noqa: PERF402 - those before a death are kept
         except WorkerDiedError as died:
             _children.pop(child.id, None)

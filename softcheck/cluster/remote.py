@@ -1,13 +1,13 @@
 """A worker process on a device of a cluster, as the pool sees it: asked by a task of Dask. Imports no torch."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
 
 from softcheck.cluster.host import Child, TaskAnswer
 from softcheck.errors import SoftcheckError
-from softcheck.run.process import Waits, Worker, WorkerDiedError, first_running, named_in, waits
+from softcheck.run.process import Limits, Waits, Worker, WorkerDiedError, first_running, named_in
 from softcheck.run.protocol import (
     Done,
     Load,
@@ -29,7 +29,7 @@ requests, any of which may be the cause, and from the ``_SHARED``-th on alone on
 
 _SHARED = 2
 
-Limits = dict[str | None, Waits]
+WaitsByName = dict[str | None, Waits]
 """Limits of a request's variants, and those of softcheck's own work under None."""
 
 
@@ -58,14 +58,10 @@ class RemoteWorker(Worker):
         self.place = self._cluster.number(answer.place)
         self.name = answer.place
 
-    def ask(self, request: Request, seconds: float | Callable[[], Waits]) -> Iterator[Reply]:
-        """As ``Worker.ask``; ``seconds`` are asked once for each variant of the request, before it is sent."""
+    def ask(self, request: Request, limits: Limits) -> Iterator[Reply]:
+        """As ``Worker.ask``; limits are asked for once for each variant of the request, before it is sent."""
         request = self.informed(request)
-        limits: Limits = {}
-        for name in (*named_in(request), None):
-            self.running = name
-            limits[name] = waits(seconds) if isinstance(seconds, int | float) else seconds()
-        for reply in self._replies(request, limits):
+        for reply in self._replies(request, {name: limits(name) for name in (*named_in(request), None)}):
             self.note(reply)
             yield reply
 
@@ -75,7 +71,7 @@ class RemoteWorker(Worker):
             self._is_over = True
             self._cluster.end(self)
 
-    def _replies(self, request: Request, limits: Limits, lost: int = 0) -> Iterator[Reply]:
+    def _replies(self, request: Request, limits: WaitsByName, lost: int = 0) -> Iterator[Reply]:
         """The replies to a request, which is made again where a Dask worker has ended under it."""
         names = named_in(request)
         is_trial = isinstance(request, RunProbe) and request.trial is not None

@@ -8,6 +8,7 @@ whether it is declared or not. Which declaration would fit? The report names it 
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import torch
@@ -32,8 +33,6 @@ _MOST_BY_RESCALING = 16.0
 outputs errs in addition by twice the mean of the exponentials' errors, which equals a few additions on rows whose sum
 matters."""
 
-JudgeBy = Callable[[Arithmetic], Measurement]
-
 
 def judge_call(
     variant: LoadedVariant,
@@ -51,22 +50,8 @@ def judge_call(
     Both are [rows, columns]. ``device`` is the device of the call. ``of_cpu_library`` is True if it launched no Triton
     kernel there.
     """
-    masked = variant.declaration.fully_masked
-
-    def judge_by(arithmetic: Arithmetic) -> Measurement:
-        return judge(
-            bits,
-            output,
-            fmt,
-            fully_masked=masked,
-            arithmetic=arithmetic,
-            reference=reference,
-            operation=variant.operation,
-            with_peaks=with_peaks,
-        )
-
-    shape = (bits.shape[0], bits.shape[1])
-    return _by_contract(variant, fmt, shape, device, judge_by, of_cpu_library=of_cpu_library)
+    judged = partial(judge, bits, output, fmt, reference=reference, with_peaks=with_peaks)
+    return _by_contract(variant, fmt, (len(bits), bits.shape[1]), device, judged, of_cpu_library=of_cpu_library)
 
 
 def judge_in_place(
@@ -78,12 +63,8 @@ def judge_in_place(
     """
     if x.device.type != "cuda":
         return judge_call(variant, to_bits(x, fmt), to_bits(y, fmt), fmt, x.device, of_cpu_library=of_cpu_library)
-    masked, operation = variant.declaration.fully_masked, variant.operation
-
-    def judge_by(arithmetic: Arithmetic) -> Measurement:
-        return judge_tensors(x, y, fmt, operation=operation, fully_masked=masked, arithmetic=arithmetic)
-
-    return _by_contract(variant, fmt, (x.shape[0], x.shape[1]), x.device, judge_by, of_cpu_library=of_cpu_library)
+    judged = partial(judge_tensors, x, y, fmt)
+    return _by_contract(variant, fmt, (len(x), x.shape[1]), x.device, judged, of_cpu_library=of_cpu_library)
 
 
 def _by_contract(
@@ -91,11 +72,16 @@ def _by_contract(
     fmt: Format,
     shape: tuple[int, int],
     device: torch.device,
-    judge_by: JudgeBy,
+    judged: Callable[..., Measurement],
     *,
     of_cpu_library: bool,
 ) -> Measurement:
-    """Runs ``judge_by`` by the variant's contract on an input of this shape."""
+    """Runs a judge by the variant's contract on an input of this shape."""
+
+    def judge_by(arithmetic: Arithmetic) -> Measurement:
+        masked = variant.declaration.fully_masked
+        return judged(operation=variant.operation, fully_masked=masked, arithmetic=arithmetic)
+
     contract = contract_of(
         variant.declaration.arithmetic, of_cpu_library=of_cpu_library, over_another=variant.reduces_another
     )

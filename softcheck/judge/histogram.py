@@ -11,9 +11,9 @@ the columns from 2^(k-1) up to 2^k.
 
 import math
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oracles.formats import Values
 from softcheck.operations.block import Block
@@ -26,30 +26,12 @@ FIRST = int(np.float64(LEAST).view(np.int64)) >> SHIFT
 """The leading bits of a float64 are its exponent and the first six bits after the point: the number of a bin, counted from here."""
 
 
-class Histogram:
-    """Counts that grow as errors are added."""
-
-    def __init__(self) -> None:
-        self._counts = np.zeros(0, dtype=np.int64)
-
-    def add(self, errors: Values) -> None:
-        """Counts finite errors >= 0, any shape."""
-        flat = np.ascontiguousarray(errors, dtype=np.float64).ravel()
-        bins = np.maximum((flat.view(np.int64) >> SHIFT) - (FIRST - 1), 0)
-        counts = np.bincount(bins, minlength=len(self._counts))
-        counts[: len(self._counts)] += self._counts
-        self._counts = counts
-
-    def counts(self) -> dict[int, int]:
-        """Counts by bin; empty bins are left out."""
-        return {int(b): int(self._counts[b]) for b in np.flatnonzero(self._counts)}
-
-
 def histogram(errors: Values) -> dict[int, int]:
     """Counts by bin of finite errors >= 0, any shape. Empty bins are left out."""
-    whole = Histogram()
-    whole.add(errors)
-    return whole.counts()
+    flat = np.ascontiguousarray(errors, dtype=np.float64).ravel()
+    counts = np.bincount(np.maximum((flat.view(np.int64) >> SHIFT) - (FIRST - 1), 0))
+    used = np.flatnonzero(counts)
+    return dict(zip(used.tolist(), counts[used].tolist(), strict=True))
 
 
 def merge(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
@@ -76,16 +58,10 @@ def percentile(counts: Mapping[int, int], fraction: float) -> float | None:
     The edge is never below the exact percentile, and at most 1.6 % above it, or 2^-10 if that is more. Returns None for
     an empty histogram.
     """
-    total = sum(counts.values())
-    if total == 0:
-        return None
-    rank = max(1, math.ceil(fraction * total))
-    seen = 0
-    for b in sorted(counts):
-        seen += counts[b]
-        if seen >= rank:
-            return upper_edge(b)
-    return upper_edge(max(counts))
+    rank = max(1, math.ceil(fraction * sum(counts.values())))
+    used = sorted(counts)
+    seen = accumulate(counts[b] for b in used)
+    return next((upper_edge(b) for b, count in zip(used, seen, strict=True) if count >= rank), None)
 
 
 Peak = tuple[float, float, float]
@@ -96,45 +72,29 @@ _HALF_OCTAVES = 51
 _FIRST_HALF = int(np.float64(LEAST).view(np.int64)) >> _HALF_OCTAVES
 _LAST_BIN = 2 * _OCTAVES + 1
 
-_SAMPLED, _FEW = 16, 2048
 _NONE = -1.0
 """A figure that no element has."""
 
 
-class Peaks:
-    """Peaks that grow as blocks are added. Only elements that have a bound count: finite ones of ordinary rows, not masked."""
+def peaks(block: Block) -> tuple[dict[int, Peak], dict[int, Peak]]:
+    """The peaks of a block by bin of the distance and by bin of the column, both ascending; empty bins are left out.
 
-    def __init__(self) -> None:
-        self._distances = np.full((3, _LAST_BIN + 1), _NONE)
-        self._columns = np.full((3, 0), _NONE)
-
-    def add(self, block: Block) -> None:
-        """Adds the elements of a block."""
-        bounded = block.specials.bounded
-        figures = [block.errors, np.broadcast_to(block.bounds.elements, bounded.shape)]
-        if not bounded.all():
-            figures = [np.where(bounded, values, _NONE) for values in figures]
-        figures.append(block.shares)
-        places = _unclipped(block.logits.max(axis=1, keepdims=True) - block.logits).ravel()
-        starts = [0, *(1 << k for k in range((bounded.shape[1] - 1).bit_length()))]
-        if self._columns.shape[1] < len(starts):
-            wider = np.full((3, len(starts)), _NONE)
-            wider[:, : self._columns.shape[1]] = self._columns
-            self._columns = wider
-        for of_bins, of_columns, values in zip(self._distances, self._columns, figures, strict=True):
-            _raise(of_bins, places, values.ravel())
-            found = np.maximum.reduceat(values.max(axis=0), starts)
-            np.maximum(of_columns[: len(starts)], found, out=of_columns[: len(starts)])
-
-    @property
-    def by_distance(self) -> dict[int, Peak]:
-        """The peaks by bin of the distance, ascending; empty bins are left out."""
-        return _found(self._distances)
-
-    @property
-    def by_column(self) -> dict[int, Peak]:
-        """The peaks by bin of the column, ascending; empty bins are left out."""
-        return _found(self._columns)
+    Only elements that have a bound count: finite ones of ordinary rows, not masked.
+    """
+    bounded = block.specials.bounded
+    figures = [block.errors, np.broadcast_to(block.bounds.elements, bounded.shape)]
+    if not bounded.all():
+        figures = [np.where(bounded, values, _NONE) for values in figures]
+    figures.append(block.shares)
+    distances = block.logits.max(axis=1, keepdims=True) - block.logits
+    # The leading bits of a float64 are its exponent and the first bit after the point: the number of a half octave.
+    places = np.clip((distances.view(np.int64) >> _HALF_OCTAVES) - (_FIRST_HALF - 1), 0, _LAST_BIN)
+    by_distance = np.full((3, _LAST_BIN + 1), _NONE)
+    for largest, values in zip(by_distance, figures, strict=True):
+        np.maximum.at(largest, places, values)
+    starts = [0, *(1 << k for k in range((bounded.shape[1] - 1).bit_length()))]
+    by_column = np.stack([np.maximum.reduceat(values.max(axis=0), starts) for values in figures])
+    return _found(by_distance), _found(by_column)
 
 
 def distance_below(b: int) -> float | None:
@@ -153,24 +113,6 @@ def merge_peaks(a: Mapping[int, Peak], b: Mapping[int, Peak]) -> dict[int, Peak]
     nothing = (_NONE, _NONE, _NONE)
     both = ((key, a.get(key, nothing), b.get(key, nothing)) for key in sorted({*a, *b}))
     return {key: (max(x[0], y[0]), max(x[1], y[1]), max(x[2], y[2])) for key, x, y in both}
-
-
-def _unclipped(distances: Values) -> NDArray[np.int64]:
-    """The bins of distances >= 0, of any shape, as numbers that may lie beyond the first and the last bin."""
-    # The leading bits of a float64 are its exponent and the first bit after the point: the number of a half octave.
-    places = distances.view(np.int64) >> _HALF_OCTAVES
-    places -= _FIRST_HALF - 1
-    return places
-
-
-def _raise(largest: Values, places: NDArray[np.int64], values: Values) -> None:
-    """Raises each bin's figure to the largest value in it; ``places`` are the values' bins before they are clipped."""
-    if values.size > _FEW:
-        # Grouped maxima cost several times as much as a comparison, and after a sample few values are larger.
-        _raise(largest, places[::_SAMPLED], values[::_SAMPLED])
-        larger = np.flatnonzero(values > largest.take(places, mode="clip"))
-        places, values = places[larger], values[larger]
-    np.maximum.at(largest, np.minimum(np.maximum(places, 0), _LAST_BIN), values)
 
 
 def _found(peaks: Values) -> dict[int, Peak]:

@@ -1,7 +1,5 @@
 """Comparison of an output with the exact answer: ULPs, sums, special values, error over bound."""
 
-from collections.abc import Sequence
-
 import msgspec
 import numpy as np
 
@@ -9,14 +7,13 @@ from oracles.formats import FLOAT32, Bits, Format, Values, decode, format_of
 from oracles.reference import FullyMasked, Reference
 from softcheck.calling import float_environment
 from softcheck.errors import UsageError
-from softcheck.judge.histogram import Histogram, Peaks
+from softcheck.judge.histogram import histogram, peaks
 from softcheck.judge.measurement import Measurement, merge
 from softcheck.judge.tally import Tally, worst
 from softcheck.operations import bounds, ulp
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.block import Block, rows_of
 from softcheck.operations.operation import Operation
-from softcheck.operations.rules import Rule
 from softcheck.operations.softmax import SOFTMAX
 
 _BLOCK_ELEMENTS = 1 << 15
@@ -68,7 +65,8 @@ def judge(
     output_fmt = format_of(output_bits, fmt)
     constants = bounds.model(arithmetic, output_fmt)
     standard = None if constants == bounds.model(STANDARD, output_fmt) else bounds.model(STANDARD, output_fmt)
-    summary = _Summary(operation.rules, Peaks() if with_peaks and operation.answers_logits else None)
+    tally, parts = Tally(operation.rules), [Measurement()]
+    with_peaks = with_peaks and operation.answers_logits
     step = max(1, _BLOCK_ELEMENTS // max(1, columns, output_bits.shape[1]))
     for first in range(0, rows if columns else 0, step):
         chosen = slice(first, min(first + step, rows))
@@ -81,9 +79,16 @@ def judge(
             doubtful = block.doubtful_rows()
             if len(doubtful):
                 block = block.with_reference(doubtful, own.of_rows(doubtful).prove(values[doubtful], fmt, fully_masked))
-            summary.add(block, len(doubtful), None if standard is None else block.largest_share(standard))
-    measured = summary.measurement(rows, columns)
-    return measured if standard is None else msgspec.structs.replace(measured, contract=arithmetic)
+            share = None if standard is None else block.largest_share(standard)
+            parts.append(_figures(block, len(doubtful), share, with_peaks=with_peaks))
+            tally.add(block)
+    return msgspec.structs.replace(
+        merge(parts),
+        rows=rows,
+        columns=columns,
+        violations=tally.violations(),
+        contract=None if standard is None else arithmetic,
+    )
 
 
 def _check(input_bits: Bits, output_bits: Bits, fmt: Format, given: Reference | None, operation: Operation) -> None:
@@ -107,50 +112,31 @@ def _check(input_bits: Bits, output_bits: Bits, fmt: Format, given: Reference | 
         )
 
 
-class _Summary:
-    """Figures over the blocks judged so far."""
-
-    def __init__(self, rules: Sequence[Rule], peaks: Peaks | None) -> None:
-        self._tally, self._histogram, self._peaks = Tally(rules), Histogram(), peaks
-        self._parts = [Measurement()]
-
-    def add(self, block: Block, rejudged: int, standard_share: float | None) -> None:
-        """Adds a block's figures and violations, with its rejudged rows and its share of the standard contract's bound."""
-        comparable, summed = block.specials.comparable, block.summed_rows.any()
-        errors = block.errors if comparable.all() else block.errors[comparable]
-        part = Measurement(
-            elements=errors.size,
-            ulp_sum=float(errors.sum()),
-            max_standard_share=standard_share,
-            max_sum_deviation=float(np.nanmax(np.abs(block.sum_deviations))) if summed else None,
-            sum_violations=int(np.count_nonzero(block.sum_violations)) if summed else 0,
-            special_rows=int(np.count_nonzero(~block.specials.ordinary)),
-            fully_masked_rows=int(np.count_nonzero(np.isneginf(block.logits).all(axis=1))),
-            special_mismatches=int(np.count_nonzero(block.specials.mismatched)),
-            rejudged_rows=rejudged,
-        )
-        if errors.size:
-            self._histogram.add(errors)
-            if self._peaks is not None:
-                self._peaks.add(block)
-            part = msgspec.structs.replace(
-                part,
-                max_ulp=worst(block, block.errors),
-                max_ulp_ftz=float(np.nanmax(ulp.error_as_if_flushing(block.errors, block.output, block.exact))),
-                max_bound_share=worst(block, block.shares),
-                flushed=int(np.count_nonzero(block.flushed)),
-            )
-        self._parts.append(part)
-        self._tally.add(block)
-
-    def measurement(self, rows: int, columns: int) -> Measurement:
-        """The finished measurement."""
-        return msgspec.structs.replace(
-            merge(self._parts),
-            rows=rows,
-            columns=columns,
-            histogram=self._histogram.counts(),
-            by_distance={} if self._peaks is None else self._peaks.by_distance,
-            by_column={} if self._peaks is None else self._peaks.by_column,
-            violations=self._tally.violations(),
-        )
+def _figures(block: Block, rejudged: int, standard_share: float | None, *, with_peaks: bool) -> Measurement:
+    """A block's figures, with its rejudged rows and its share of the standard contract's bound."""
+    comparable, summed = block.specials.comparable, block.summed_rows.any()
+    errors = block.errors if comparable.all() else block.errors[comparable]
+    part = Measurement(
+        elements=errors.size,
+        ulp_sum=float(errors.sum()),
+        max_standard_share=standard_share,
+        max_sum_deviation=float(np.nanmax(np.abs(block.sum_deviations))) if summed else None,
+        sum_violations=int(np.count_nonzero(block.sum_violations)) if summed else 0,
+        special_rows=int(np.count_nonzero(~block.specials.ordinary)),
+        fully_masked_rows=int(np.count_nonzero(np.isneginf(block.logits).all(axis=1))),
+        special_mismatches=int(np.count_nonzero(block.specials.mismatched)),
+        rejudged_rows=rejudged,
+    )
+    if not errors.size:
+        return part
+    by_distance, by_column = peaks(block) if with_peaks else ({}, {})
+    return msgspec.structs.replace(
+        part,
+        max_ulp=worst(block, block.errors),
+        max_ulp_ftz=float(np.nanmax(ulp.error_as_if_flushing(block.errors, block.output, block.exact))),
+        max_bound_share=worst(block, block.shares),
+        flushed=int(np.count_nonzero(block.flushed)),
+        histogram=histogram(errors),
+        by_distance=by_distance,
+        by_column=by_column,
+    )

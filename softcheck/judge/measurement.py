@@ -81,11 +81,6 @@ def unmeasured(shape: tuple[int, ...], violations: tuple[Violation, ...]) -> Mea
     return Measurement(rows=shape[0], columns=shape[1], unjudged_rows=shape[0], violations=violations)
 
 
-def shifted(measurement: Measurement, rows: int) -> Measurement:
-    """Returns the same figures with every witness's row moved down by ``rows``, in its message too."""
-    return moved(measurement, lambda row: row + rows)
-
-
 def moved(measurement: Measurement, place: Callable[[int], int]) -> Measurement:
     """Returns the same figures with every witness's row in another place, in its message too."""
     return msgspec.structs.replace(

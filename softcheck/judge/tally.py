@@ -49,7 +49,9 @@ class Tally:
 
     def violations(self) -> tuple[Violation, ...]:
         """Returns one violation per kind, in the order of the contract."""
-        return tuple(_with_count(self._worst[k][1], self._count[k]) for k in FindingKind if k in self._worst)
+        return tuple(
+            msgspec.structs.replace(self._worst[k][1], count=self._count[k]) for k in FindingKind if k in self._worst
+        )
 
 
 def _violation(rule: Rule, block: Block, place: tuple[int, ...], value: float) -> Violation:
@@ -111,10 +113,6 @@ def worst(block: Block, values: NDArray[np.float64]) -> Extreme | None:
     row, column = (int(i) for i in np.unravel_index(int(np.nanargmax(values)), values.shape))
     value = float(values[row, column])
     return extreme(value, block, row, column) if value >= 0 else None
-
-
-def _with_count(violation: Violation, count: int) -> Violation:
-    return msgspec.structs.replace(violation, count=count)
 
 
 def around(block: Block, row: int, column: int) -> Surroundings:

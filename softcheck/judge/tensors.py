@@ -238,5 +238,5 @@ class _TensorJudgement:
 
 def _largest(extremes: list[Extreme | None]) -> Extreme | None:
     """The largest extreme, and among equal ones the one of the first row."""
-    found = [each for each in extremes if each is not None]
-    return min(found, key=lambda each: (-each.value, each.row)) if found else None
+    found = sorted((each for each in extremes if each is not None), key=lambda each: each.row)
+    return max(found, key=lambda each: each.value, default=None)

@@ -15,18 +15,15 @@ from dataclasses import dataclass
 
 from softcheck.contract import FindingKind, Violation
 from softcheck.errors import SoftcheckError, TooLittleMemoryError
-from softcheck.run.blame import again_alone, alone, kind_of, lay_idle
+from softcheck.run.blame import MOST_LOOKS, again_alone, alone, lay
 from softcheck.run.blames import Fault
-from softcheck.run.calls import Answer, Limit, replay
+from softcheck.run.calls import Answer, replay
 from softcheck.run.pool import Pool, SessionClosedError
 from softcheck.run.process import Worker, WorkerDiedError
 from softcheck.run.protocol import Call, Measured, Started, TrialDone
 
 REPEATS = 3
 """Calls in a new process, of which one must show a finding again."""
-
-MOST_LOOKS = 3
-"""Findings of one fault that nothing shows again, after which others get one call alone each."""
 
 SECONDS = 30.0
 """Seconds that the calls before a call may take when they are made again."""
@@ -35,26 +32,18 @@ _RAISED = re.compile(r"(\w+): .* at (\S+:\d+)")
 """The type and the place of an exception, as ``softcheck.calling.call.describe`` writes them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """The latest call of a process, and the calls of its variant that the process had served before."""
+@dataclass(slots=True)
+class _Heard:
+    """The replies to a call so far, and the process that gives them."""
 
-    call: Call
-    before: tuple[Call, ...]
-    was_loaded: bool
-    """True if the variant had been loaded, and so called once, before all others."""
-    others: tuple[str, ...]
-    """Other variants that the process had served."""
-
-    @classmethod
-    def of(cls, worker: Worker) -> "Sighting":
-        """The sighting of the call that a worker has begun last."""
-        *earlier, call = worker.calls
-        before = tuple(one for one in earlier if one.variant == call.variant)
-        return cls(call, before, call.variant in worker.loaded, tuple(sorted(worker.served - {call.variant})))
+    calls: Sequence[Call] = ()
+    """Those that the process had begun, in order, up to this one; none if this one has not begun."""
+    loaded: frozenset[str] = frozenset()
+    """Variants that had been loaded, and so called once, before."""
+    answer: Answer | None = None
 
 
-def unshown(pool: Pool, call: Call, violations: Sequence[Violation]) -> dict[Fault, Violation]:
+def _unshown(pool: Pool, call: Call, violations: Sequence[Violation]) -> dict[Fault, Violation]:
     """Those violations that a call must show again, by their faults: neither declared nor shown before.
 
     Crashes and timeouts were repeated when they came (``run.blame``).
@@ -65,29 +54,30 @@ def unshown(pool: Pool, call: Call, violations: Sequence[Violation]) -> dict[Fau
         for fault, violation in found.items()
         if fault.kind not in (FindingKind.CRASH, FindingKind.TIMEOUT)
         and fault not in pool.blames.shown
-        and not pool.blames.is_declared(call.variant, call.dtype, violation, call.name, pool.ready.backend)
+        and not pool.is_declared(call, violation)
     }
 
 
-def again(pool: Pool, seen: Sighting, violations: Sequence[Violation]) -> Answer | WorkerDiedError | None:
-    """Shows the findings of a call again; returns None if the result stands, and else the answer that the call gives alone.
+def _again(pool: Pool, heard: _Heard, first: Answer) -> Answer | WorkerDiedError:
+    """Shows the findings of the last call's answer again; returns that if it stands, and else what the call gives alone.
 
-    A result stands whose findings all show again, or whose call can't be made again here. Notes in ``pool.blames`` tell what did not
-    show.
+    It stands if its findings all show again, or if the call can't be made again here. Notes in ``pool.blames`` tell
+    what did not show.
     """
-    call, blames = seen.call, pool.blames
-    missing = unshown(pool, call, violations)
+    call, blames = heard.calls[-1], pool.blames
+    missing = _unshown(pool, call, first.result.violations)
     if not missing:
-        return None
+        return first
     is_known = all(blames.fruitless[fault] >= MOST_LOOKS for fault in missing)
-    answer: Answer | WorkerDiedError | None = None
-    for answer in _alone(pool, call, 1 if is_known else REPEATS):
-        if answer is None or isinstance(answer, WorkerDiedError):
-            return answer
+    answer = first
+    for found in _alone(pool, call, 1 if is_known else REPEATS):
+        if found is None or isinstance(found, WorkerDiedError):
+            return found or first
+        answer = found
         _strike(pool, call, missing, answer)
         if not missing:
-            return None
-    shown = None if is_known else _after_those_before(pool, seen)
+            return first
+    shown = None if is_known else _after_those_before(pool, heard)
     if shown is not None:
         kinds = ", ".join(fault.kind for fault in missing)
         _strike(pool, call, missing, shown)
@@ -96,10 +86,11 @@ def again(pool: Pool, seen: Sighting, violations: Sequence[Violation]) -> Answer
                 call,
                 f"{kinds} after the calls before it in its process, and not alone: its answers depend on earlier calls",
             )
-            return None
+            return first
+    others = sorted({*heard.loaded, *(one.variant for one in heard.calls)} - {call.variant})
     for fault, violation in missing.items():
         blames.fruitless[fault] += 1
-        blames.note(call, f"seen once, not again alone: {violation.kind} ({violation.message})", seen.others)
+        blames.note(call, f"seen once, not again alone: {violation.kind} ({violation.message})", others)
     return answer
 
 
@@ -119,10 +110,10 @@ def _strike(pool: Pool, call: Call, missing: dict[Fault, Violation], answer: Ans
 def _alone(pool: Pool, call: Call, times: int) -> Iterator[Answer | WorkerDiedError | None]:
     """Yields the answers that a call gives in one new process, or the end of that; None if it can't be made there."""
     try:
-        for found in replay(pool, [call] * times, is_loaded_first=False, counts=True):
+        for found in replay(pool, [call] * times, is_loaded_first=False):
             answer = (found.reply or found) if isinstance(found, WorkerDiedError) else found
             if isinstance(answer, WorkerDiedError):
-                pool.blames.shown.add(Fault(call.variant, "", kind_of(answer)))
+                pool.blames.shown.add(Fault(call.variant, "", answer.kind))
                 yield answer
                 return
             was_made = answer.result.skipped is None or bool(answer.result.violations)
@@ -135,14 +126,16 @@ def _alone(pool: Pool, call: Call, times: int) -> Iterator[Answer | WorkerDiedEr
         yield None
 
 
-def _after_those_before(pool: Pool, seen: Sighting) -> Answer | None:
-    """The answer of a call after those before it in their order, in a new process; None if it is not got in time."""
-    if not seen.before and not seen.was_loaded:
+def _after_those_before(pool: Pool, heard: _Heard) -> Answer | None:
+    """The answer of a call after those of its variant before it, in a new process; None if it is not got in time."""
+    calls = [one for one in heard.calls if one.variant == heard.calls[-1].variant]
+    was_loaded = calls[-1].variant in heard.loaded
+    if len(calls) == 1 and not was_loaded:
         return None
     until = time.monotonic() + SECONDS
     found: Answer | None = None
     with contextlib.suppress(SoftcheckError):
-        for answer in replay(pool, (*seen.before, seen.call), is_loaded_first=seen.was_loaded, counts=True):
+        for answer in replay(pool, calls, is_loaded_first=was_loaded):
             if isinstance(answer, WorkerDiedError) or time.monotonic() > until:
                 return None
             found = answer
@@ -155,36 +148,43 @@ _CAUSED_FROM_AFAR = (FindingKind.RAISED, FindingKind.STATE_CHANGED)
 ran in the process before. What is left of that process may not serve another call."""
 
 
-def made(
-    pool: Pool, worker: Worker, call: Call, seconds: Limit, name: str
-) -> tuple[Answer | WorkerDiedError | None, Sighting | None]:
-    """Makes a call on a worker and returns its answer with the sighting; without one the call was made again alone.
+def answered(pool: Pool, call: Call, name: str) -> Answer | WorkerDiedError:
+    """Makes a call and returns its answer.
 
-    The answer is None if the calls before it have ended the worker. Raises SoftcheckError, with ``name``, if the call can't be made.
+    Where it ends its worker, or a finding does not show again, that is what the same call gives alone. Raises SoftcheckError, with ``name``, if the call can't be made.
     """
-    answer: Answer | None = None
-    seen: Sighting | None = None
-    try:
-        for reply in pool.ask(worker, call.request, seconds, name):
-            if isinstance(reply, Started):
-                worker.calls.append(call)
-                seen = Sighting.of(worker)
-            elif isinstance(reply, Measured | TrialDone):
-                answer = reply
-                found = unshown(pool, call, reply.result.violations)
-                worker.is_doubted |= len(worker.served) > 1 and any(f.kind in _CAUSED_FROM_AFAR for f in found)
-    except WorkerDiedError as died:
-        if answer is None and seen is not None:
-            return again_alone(pool, worker, call, died), None
-        if answer is None and not worker.calls:
-            # Nothing has run in this process: what is asked for is to blame, and would end the next process too.
-            raise SoftcheckError(f"{name}: {died}") from None
-        lay_idle(pool, worker.calls, died)
-    except (SessionClosedError, TooLittleMemoryError):
-        raise
-    except SoftcheckError:
-        if answer is not None or seen is None:
+    worker = pool.take(call.variant)
+    while True:
+        heard = _Heard()
+        try:
+            _ask(pool, worker, call, name, heard)
+        except WorkerDiedError as died:
+            if heard.answer is None and heard.calls:
+                return again_alone(pool, worker, call, died)
+            if heard.answer is None and not worker.calls:
+                # Nothing has run in this process: what is asked for is to blame, and would end the next process too.
+                raise SoftcheckError(f"{name}: {died}") from None
+            lay(pool, worker.calls, died)
+        except (SessionClosedError, TooLittleMemoryError):
             raise
-        # Memory that an earlier call has damaged may fail softcheck itself.
-        return alone(pool, call), None
-    return answer, seen
+        except SoftcheckError:
+            if heard.answer is not None or not heard.calls:
+                raise
+            # Memory that an earlier call has damaged may fail softcheck itself.
+            return alone(pool, call)
+        if heard.answer is not None:
+            return _again(pool, heard, heard.answer)
+        # The calls before it have ended the worker.
+        worker = pool.take(fresh=True)
+
+
+def _ask(pool: Pool, worker: Worker, call: Call, name: str, heard: _Heard) -> None:
+    """Asks a worker for a call, and keeps what is ``heard`` as soon as it is there."""
+    for reply in pool.ask(worker, call.request, name):
+        if isinstance(reply, Started):
+            worker.calls.append(call)
+            heard.calls, heard.loaded = tuple(worker.calls), frozenset(worker.loaded)
+        elif isinstance(reply, Measured | TrialDone):
+            heard.answer = reply
+            found = _unshown(pool, call, reply.result.violations)
+            worker.is_doubted |= len(worker.served) > 1 and any(f.kind in _CAUSED_FROM_AFAR for f in found)

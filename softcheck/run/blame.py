@@ -20,10 +20,10 @@ import msgspec
 
 from softcheck.contract import FindingKind, Violation
 from softcheck.run.blames import Blame, Command, Fault
-from softcheck.run.calls import Answer, FirstCallError, fresh, replay, trials_of
+from softcheck.run.calls import Answer, FirstCallError, in_trial, replay
 from softcheck.run.pool import Pool
 from softcheck.run.process import Waits, Worker, WorkerDiedError, can_check_heap, waits
-from softcheck.run.protocol import Call, ProbeTask, RunCase, RunProbe
+from softcheck.run.protocol import Call, ProbePlanned, ProbeTask, RunCase, RunProbe
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.registry import BUILTIN_OF
 
@@ -31,8 +31,8 @@ SECONDS = 60.0
 """Seconds within which a culprit must be found."""
 
 MOST_LOOKS = 3
-"""Fruitless searches for the cause of a variant's crashes in a dtype, after which its further crashes are only
-counted."""
+"""Findings of one fault that nothing shows again, after which further crashes are only counted, and further findings of
+another kind get one call alone each."""
 
 _PROBE = "guard_bands"
 _CORRUPTED = "memory was corrupted by an earlier call"
@@ -44,7 +44,7 @@ def again_alone(pool: Pool, worker: Worker, call: Call, died: WorkerDiedError) -
     If the call answers, the culprit is searched for and recorded in ``pool.blames``. ``worker`` is the dead worker; the
     call is the last in ``worker.calls``. Raises SoftcheckError if the call can't be made again.
     """
-    own = _own_fault(call, died)
+    own = Fault(call.variant, "", died.kind)
     was_first = len(worker.calls) == 1 and not worker.loaded - {call.variant}
     # Each further hang would be waited for as long again, and a call that ended its host had the device for itself.
     if own in pool.blames.shown and (was_first or died.timed_out or died.is_of_host):
@@ -52,43 +52,38 @@ def again_alone(pool: Pool, worker: Worker, call: Call, died: WorkerDiedError) -
     if died.timed_out and pool.patience.over(call.variant, call.dtype) is not None:
         pool.blames.shown.add(own)
         return died
-    answer = alone(pool, call, is_loaded_first=True)
+    answer = alone(pool, call)
     if not isinstance(answer, WorkerDiedError) and not died.is_of_host:
         # The death of a host shows only that something there ended it.
-        lay(pool, worker.calls[:-1], call, died)
+        lay(pool, worker.calls, died)
     return answer
 
 
-def alone(pool: Pool, call: Call, *, is_loaded_first: bool = False) -> Answer | WorkerDiedError:
+def alone(pool: Pool, call: Call) -> Answer | WorkerDiedError:
     """Makes a call in a fresh process, and returns its answer or the death of that process, which confirms the blame.
 
-    With ``is_loaded_first`` the variant is loaded, and so called once, before the call, unless the first call leaves
-    something behind. Raises SoftcheckError if the call can't be made.
+    The variant is loaded, and so called once, before the call, unless the first call leaves something behind. Raises
+    SoftcheckError if the call can't be made.
     """
     try:
-        (answer,) = replay(pool, [call], is_loaded_first=is_loaded_first, counts=True)
+        (answer,) = replay(pool, [call])
     except FirstCallError:
-        return alone(pool, call)
+        (answer,) = replay(pool, [call], is_loaded_first=False)
     if isinstance(answer, WorkerDiedError):
-        pool.blames.shown.add(_own_fault(call, answer))
+        pool.blames.shown.add(Fault(call.variant, "", answer.kind))
     return answer
 
 
-def kind_of(died: WorkerDiedError) -> FindingKind:
-    """Returns the kind of finding that the end of a process is."""
-    return FindingKind.TIMEOUT if died.timed_out else FindingKind.CRASH
-
-
-def _own_fault(call: Call, died: WorkerDiedError) -> Fault:
-    return Fault(call.variant, "", kind_of(died))
-
-
-def lay(pool: Pool, earlier: Sequence[Call], crashed: Call, died: WorkerDiedError) -> None:
+def lay(pool: Pool, calls: Sequence[Call], died: WorkerDiedError) -> None:
     """Attributes the end of a process to the call that caused it, as far as that call can be found.
 
-    The call ``crashed`` is known to pass alone. ``earlier`` are the calls that the process had served before. A crash that no
-    search shows again is only noted in ``pool.blames``: another variant, or the machine, may have ended the process.
+    ``calls`` are those that the process has served, in order, the last of which is known to pass alone. Without any,
+    nothing is at fault. A crash that no search shows again is only noted in ``pool.blames``: another variant, or the
+    machine, may have ended the process.
     """
+    if not calls:
+        return
+    *earlier, crashed = calls
     blames = pool.blames
     with blames.looking:
         ran = {call.variant for call in (*earlier, crashed)}
@@ -96,11 +91,11 @@ def lay(pool: Pool, earlier: Sequence[Call], crashed: Call, died: WorkerDiedErro
         if known is not None:
             blames.add(known[0], crashed.dtype, known[1])
             return
-        fault = Fault(crashed.variant, crashed.dtype, kind_of(died))
-        violation = Violation(fault.kind, f"{died}; alone in a new process it passes, and it is declared")
+        fault = Fault(crashed.variant, crashed.dtype, died.kind)
+        violation = died.violation("alone in a new process it passes, and it is declared")
         found = None
         # Reads of foreign memory, say, end a process where that memory happens to lie at a segment's end.
-        if blames.is_declared(crashed.variant, crashed.dtype, violation, crashed.name, pool.ready.backend):
+        if pool.is_declared(crashed, violation):
             found = _blame(crashed, violation, _command([crashed]), is_reproduced=False)
         elif blames.fruitless[fault] < MOST_LOOKS:
             found = _Search(pool, earlier, crashed, died).culprit()
@@ -110,12 +105,6 @@ def lay(pool: Pool, earlier: Sequence[Call], crashed: Call, died: WorkerDiedErro
         blames.fruitless[fault] += 1
         said = f"{died}; alone in a new process it passes, and so do the calls before it in the same order"
         blames.note(crashed, f"seen once, not again alone: {said}", sorted(ran - {crashed.variant}))
-
-
-def lay_idle(pool: Pool, calls: Sequence[Call], died: WorkerDiedError) -> None:
-    """Does the same as ``lay`` for a process that ended between two calls, after ``calls``."""
-    if calls:
-        lay(pool, calls, calls[-1], died)
 
 
 class _OutOfTimeError(Exception):
@@ -148,16 +137,19 @@ class _Search:
         """Looks for a write out of bounds with ``guard_bands``: the better cause to name, since it shows in any order."""
         dtypes = [call.dtype for call in mine]
         dtype = self._crashed.dtype if self._crashed.dtype in dtypes else dtypes[-1]
-        variant = mine[0].variant
-        with fresh(self._pool) as worker, contextlib.suppress(WorkerDiedError):
-            trials = trials_of(worker, ProbeTask(variant=variant, dtype=dtype, probe=_PROBE), self._pool.seconds)
-            # A trial may crash; the other two ways find the cause of that.
-            answers, _ = self._replayed(trials, may_hang=True)
-            for trial, answer in zip(trials, answers, strict=False):
-                for seen in answer.result.violations:
-                    if seen.kind is FindingKind.OUT_OF_BOUNDS_WRITE:
-                        message = f"{_CORRUPTED}, as a later crash showed: {seen.message}"
-                        return _blame(trial, msgspec.structs.replace(seen, message=message), _command([trial]))
+        task = ProbeTask(variant=mine[0].variant, dtype=dtype, probe=_PROBE)
+        labels: Sequence[str] = ()
+        with contextlib.suppress(WorkerDiedError):
+            for reply in self._pool.ask(self._pool.take(task.variant), RunProbe(task=task)):
+                labels = reply.labels if isinstance(reply, ProbePlanned) else labels
+        trials = [in_trial(task, index, label) for index, label in enumerate(labels)]
+        # A trial may crash; the other two ways find the cause of that.
+        answers, _ = self._replayed(trials, may_hang=True)
+        for trial, answer in zip(trials, answers, strict=False):
+            for seen in answer.result.violations:
+                if seen.kind is FindingKind.OUT_OF_BOUNDS_WRITE:
+                    message = f"{_CORRUPTED}, as a later crash showed: {seen.message}"
+                    return _blame(trial, msgspec.structs.replace(seen, message=message), _command([trial]))
         return None
 
     def _by_heap_checks(self, mine: Sequence[Call]) -> Blame | None:
@@ -191,14 +183,14 @@ class _Search:
             if died is None or not died.timed_out or len(answers) < len(mine):
                 return None
             words = "alone in a new process it passes, and after the calls before it in the same order it runs out of time again"
-            return _blame(self._crashed, Violation(FindingKind.TIMEOUT, f"{died}; {words}"), _command(calls))
+            return _blame(self._crashed, died.violation(words), _command(calls))
         if died is None:
             return None
         suspects, last, died = self._narrowed(calls[: len(answers)], calls[len(answers)], died)
         command = _command([*suspects, last])
         if not suspects:
-            return _blame(last, f"{died}; expected an output", command)
-        declared = self._pool.blames.declarations.get(last.variant, Declaration())
+            return _blame(last, died.violation(), command)
+        declared = self._pool.declarations.get(last.variant, Declaration())
         torchs = next(name for name in BUILTIN_OF[declared.operation] if name.startswith("torch"))
         if any(call.variant != torchs for call in suspects):
             answers, end = self._replayed([*(_by(torchs, call) for call in suspects), last])
@@ -239,19 +231,17 @@ class _Search:
     ) -> tuple[list[Answer], WorkerDiedError | None]:
         """Makes calls in one fresh process and returns the answers, and how the call after these ended the process.
 
-        If it hangs the search is over, unless it ``may_hang``: the last call then has all the time that it has elsewhere.
+        If it hangs the search is over, unless it ``may_hang``: calls then have all the time that they have elsewhere.
         """
         answers: list[Answer] = []
 
-        def seconds(call: Call) -> Waits:
+        def limits(variant: str | None) -> Waits:
             left = self._until - time.monotonic()
             if left <= 0.0:
                 raise _OutOfTimeError
-            if may_hang and call is calls[-1]:
-                return self._pool.waits(call.variant)
-            return waits(min(left, self._pool.seconds))
+            return self._pool.waits(variant) if may_hang else waits(min(left, self._pool.seconds))
 
-        for answer in replay(self._pool, calls, lambda call: lambda: seconds(call), check_heap=check_heap):
+        for answer in replay(self._pool, calls, limits, check_heap=check_heap):
             if isinstance(answer, WorkerDiedError):
                 if answer.timed_out and not may_hang:
                     raise _OutOfTimeError

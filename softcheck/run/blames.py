@@ -11,7 +11,6 @@ from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.registry import Effort
 from softcheck.run.protocol import Call
-from softcheck.variants.declaration import Backend, Declaration
 
 
 class Fault(NamedTuple):
@@ -61,10 +60,6 @@ class Blames:
         self.on_found: Callable[[str, str, Blame], None] = lambda _variant, _dtype, _blame: None
         """Called for each blame with the variant and dtype that crashed, and again with the new count for each further
         crash."""
-        self.declarations: dict[str, Declaration] = {}
-        """Declarations of the variants that were loaded."""
-        self.at_defaults: dict[str, tuple[str, ...]] = {}
-        """Parameters of each variant's function that keep their defaults in its calls."""
         self.notes: list[str] = []
         """Messages on findings that nothing showed again. A list's and a counter's single steps need no lock."""
         self.shown: set[Fault] = set()
@@ -98,8 +93,3 @@ class Blames:
         with self._lock:
             found = list(self._found.values())
         return list({(blame.variant, blame.dtype, blame.case): blame for blame in found}.values())
-
-    def is_declared(self, variant: str, dtype: str, violation: Violation, case: str, backend: Backend) -> bool:
-        """True if a declared defect of the variant explains a broken promise."""
-        declared = self.declarations.get(variant)
-        return declared is not None and declared.explanation(violation, case, dtype, backend) is not None

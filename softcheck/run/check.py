@@ -5,7 +5,7 @@ import dataclasses
 import math
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
@@ -19,7 +19,7 @@ from softcheck.run.probing import planned_calls
 from softcheck.run.record import Keeping, Kept, Record, SearchRecord, header_of
 from softcheck.run.session import Session
 from softcheck.run.stages import Standings, cases_and_probes, load
-from softcheck.speed.samples import ShapeSamples
+from softcheck.speed.samples import Shape, ShapeSamples
 from softcheck.variants.recognised import Recognised
 
 
@@ -51,7 +51,7 @@ def check(
         devices=devices,
     )
     session.peers = options.peers
-    run = Run(options=options, ready=session.ready)
+    run = Run(options=options, ready=session.ready, facts=session.facts, at_defaults=session.at_defaults)
     try:
         record = _open(options, session, keeping)
     except SoftcheckError:
@@ -78,8 +78,6 @@ def check(
         session.close()
         run.blames.extend(session.blames.all())
         run.notes.extend(session.blames.notes)
-        run.facts.update(session.facts)
-        run.at_defaults.update(session.blames.at_defaults)
         run.width_limits.extend(session.widths.limits())
         for (name, at), (_, end) in pairwise([*marks, ("", time.monotonic())]):
             run.stages[name] = run.stages.get(name, 0.0) + end - at
@@ -213,47 +211,46 @@ def _generate(session: Session, run: Run, events: Events, record: Record) -> Non
 
 
 def _time(session: Session, run: Run, events: Events, record: Record) -> None:
-    if run.ready.backend != "cuda" or not run.options.speed:
+    """Times the variants that compute one operation of the same operands side by side, on a GPU."""
+    options = run.options
+    if run.ready.backend != "cuda" or not options.speed:
         return
     events.stage("timing")
-    jobs = []
-    for dtype in run.options.dtypes:
-        able = [
-            name
-            for name, declaration in run.declarations.items()
-            if dtype in declaration.dtypes
-            and (declaration.timed_limit(dtype) or math.inf) >= timed_shape(declaration)[1]
-        ]
-        over = {name: found.why for name in able if (found := session.patience.over(name, dtype)) is not None}
-        run.notes.extend(f"{name}, {dtype}: not timed: given up: {why}" for name, why in over.items())
-        names = [name for name in able if name not in over]
-        for group in timed_together(names, run.declarations):
-            if (dtype, group) in record.speeds:
-                run.speeds.append(record.speeds[dtype, group])
-            else:
-                shape = timed_shape(run.declarations[group[0]])
-                jobs.append(_timing(session, group, dtype, shape, run.options.seed))
+    jobs: list[Job[ShapeSamples]] = []
 
-    def deliver(item: tuple[str, ShapeSamples | str]) -> None:
-        dtype, speeds = item
-        if isinstance(speeds, str):
-            run.notes.append(f"{dtype}: no speed: {speeds}")
+    def measure(group: tuple[str, ...], dtype: str, shape: Shape, emit: Callable[[ShapeSamples], None]) -> None:
+        found = session.time(group, dtype, shape, seed=options.seed, seconds=options.timing_seconds)
+        if isinstance(found, str):
+            run.untimed.append(f"{dtype} {shape[0]}x{shape[1]}: no speed: {found}")
         else:
-            record.add(Kept(speeds=speeds))
-            run.speeds.append(speeds)
+            emit(found)
+
+    for dtype in options.dtypes:
+        named = {name: d for name, d in run.declarations.items() if dtype in d.dtypes}
+        over = {name: found.why for name in named if (found := session.patience.over(name, dtype)) is not None}
+        run.untimed.extend(f"{name}, {dtype}: not timed: given up: {why}" for name, why in over.items())
+        for shape in options.shapes or dict.fromkeys(map(timed_shape, named.values())):
+            names = [
+                name
+                for name, declaration in named.items()
+                if name not in over
+                and (options.shapes or timed_shape(declaration) == shape)
+                and (declaration.timed_limit(dtype) or math.inf) >= shape[1]
+            ]
+            for group in timed_together(names, run.declarations):
+                if (dtype, shape, group) in record.speeds:
+                    run.speeds.append(record.speeds[dtype, shape, group])
+                else:
+                    jobs.append(Job(f"timing in {dtype}", partial(measure, group, dtype, shape)))
+
+    def deliver(speeds: ShapeSamples) -> None:
+        record.add(Kept(speeds=speeds))
+        run.speeds.append(speeds)
 
     run.errors.extend(spread(session, [Lane(jobs, session.places)], deliver, events.progress))
-    place = {name: at for at, name in enumerate(run.options.variants)}
-    run.speeds.sort(key=lambda s: (run.options.dtypes.index(s.dtype), min(place[timed.name] for timed in s.variants)))
-
-
-def _timing(
-    session: Session, names: Sequence[str], dtype: str, shape: tuple[int, int], seed: int
-) -> Job[tuple[str, ShapeSamples | str]]:
-    """Returns a job that times variants on a device that nothing else uses meanwhile."""
-
-    def work(emit: Callable[[tuple[str, ShapeSamples | str]], None]) -> None:
-        with session.on_one_device() as own:
-            emit((dtype, own.time(names, dtype, shape, seed=seed)))
-
-    return Job(f"timing in {dtype}", work)
+    dtypes, places, shapes = (
+        {each: at for at, each in enumerate(order)} for order in (options.dtypes, options.variants, options.shapes)
+    )
+    run.speeds.sort(
+        key=lambda s: (dtypes[s.dtype], shapes.get((s.rows, s.columns), 0), min(places[v.name] for v in s.variants))
+    )

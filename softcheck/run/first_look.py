@@ -87,7 +87,7 @@ def show_any_order(session: Session, variant: str, declaration: Declaration, dty
         raise UsageError(f"--any-order: {declaration.operation} has other answers for other orders; leave it out")
     request = CompareOrders(variant, dtype, columns, ROWS_IN_ANY_ORDER[session.ready.backend], seed=0)
     try:
-        *_, reply = session.ask(session.take(variant), request, session.seconds, variant)
+        *_, reply = session.ask(session.take(variant), request, variant)
     except WorkerDiedError as died:
         raise UsageError(f"--any-order: {variant}: {died}; leave it out to judge every row") from None
     assert isinstance(reply, OrdersCompared)

@@ -1,4 +1,4 @@
-"""Imported once by a fork server, so that each worker forked from it finds torch and Triton. Opens no device.
+"""Imported once by a fork server, so that each worker forked from it finds torch, Triton and probes. Opens no device.
 
 Triton's own functions are decorated while it is imported, so whether it interprets or compiles is decided before.
 """
@@ -29,6 +29,11 @@ for_gpu = (
 if not for_gpu:
     os.environ["TRITON_INTERPRET"] = "1"
 
+import torch.fx.experimental.symbolic_shapes  # noqa: E402 - the first gradient in a process would import it
 import triton  # noqa: E402, F401 - a worker finds it imported
 
+from softcheck.probes import registry  # noqa: E402
 from softcheck.run import worker  # noqa: E402, F401
+
+for probe in registry.PROBES:
+    registry.load(probe)

@@ -15,7 +15,7 @@ from softcheck.run.process import DeviceChoice
 from softcheck.run.protocol import ProbeTask, Ready
 from softcheck.run.session import CaseMeasurement
 from softcheck.run.widths import COMPILE_SECONDS, WidthLimit
-from softcheck.speed.samples import ShapeSamples
+from softcheck.speed.samples import Shape, ShapeSamples
 from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.recognised import Recognised
 
@@ -60,6 +60,10 @@ class RunOptions(RunChoices):
     exhaustive: bool = False
     """True if pairs of a 16-bit dtype's patterns are judged too, on a GPU."""
     speed: bool = True
+    shapes: tuple[Shape, ...] = ()
+    """Rows and columns that are timed; none for those of each operation (``plan.timed_shape``)."""
+    timing_seconds: float = 1.0
+    """Budget of the rounds on one shape."""
     seconds_per_call: float = HANG_SECONDS
 
     def task(self, variant: str, dtype: str, probe: str, time_share: float = 1.0) -> ProbeTask:
@@ -109,6 +113,8 @@ class Run:
     blames: list[Blame] = field(default_factory=list)
     """Causes of processes that ended through another call than the one in which they ended."""
     speeds: list[ShapeSamples] = field(default_factory=list)
+    untimed: list[str] = field(default_factory=list)
+    """Variants and shapes that could not be timed, with the reason."""
     errors: list[str] = field(default_factory=list)
     """Cases that could not be made or placed, and probes that could not be carried out, with the reason."""
     notes: list[str] = field(default_factory=list)

@@ -8,18 +8,19 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, Self, TypeVar
 
+from softcheck.contract import Violation
 from softcheck.errors import SoftcheckError
 from softcheck.run.blames import Blames
 from softcheck.run.calls import failure
 from softcheck.run.cores import Share
 from softcheck.run.patience import HANG_SECONDS, Patience
-from softcheck.run.process import DeviceChoice, Waits, Worker, WorkerDiedError, waits
-from softcheck.run.protocol import LAST, Failed, Ready, Reply, Request, is_fatal
+from softcheck.run.process import DeviceChoice, Limits, Waits, Worker, WorkerDiedError, waits
+from softcheck.run.protocol import LAST, Call, Failed, Ready, Reply, Request, is_fatal
 from softcheck.run.widths import COMPILE_SECONDS, WidthLimit, Widths
-from softcheck.variants.declaration import Backend
+from softcheck.variants.declaration import Backend, Declaration
 from softcheck.variants.recognised import Recognised
 
 Progress = Callable[[int, int], None]
@@ -52,8 +53,6 @@ class _Shared:
     workers: set[Worker] = field(default_factory=set)
     idle: list[Worker] = field(default_factory=list)
     closed: bool = False
-    has_jobs: Callable[[], bool] = lambda: False
-    """True if jobs wait for a worker."""
     free: "queue.SimpleQueue[int]" = field(default_factory=queue.SimpleQueue)
     """Places whose device no caller has for itself."""
 
@@ -93,6 +92,10 @@ class Pool:
         """What trials have shown of the variants' calls, by name: every worker is told."""
         self.on_fact: Callable[[str, Recognised], None] = lambda _name, _fact: None
         """Called for each new one."""
+        self.declarations: dict[str, Declaration] = {}
+        """Declarations of the variants that were loaded."""
+        self.at_defaults: dict[str, tuple[str, ...]] = {}
+        """Parameters of each variant's function that keep their defaults in its calls."""
         self.slow: set[str] = set()
         """Variants whose first call in a process takes seconds."""
         try:
@@ -135,10 +138,17 @@ class Pool:
             return None
         return self.widths.limit(self, variant, dtype, columns)
 
-    def waits(self, variant: str) -> Waits:
-        """Seconds that a call of the variant may take now."""
+    def is_declared(self, call: Call, violation: Violation) -> bool:
+        """True if a declared defect of the variant explains a broken promise of a call."""
+        declared = self.declarations.get(call.variant, Declaration())
+        return declared.explanation(violation, call.name, call.dtype, self.ready.backend) is not None
+
+    def waits(self, variant: str | None) -> Waits:
+        """Seconds that a call of the variant may take now, and softcheck's own work for None."""
         general, left = waits(self.seconds), self.patience.left
-        return replace(general, calling=left(variant, self.seconds), preparing=left(variant, general.preparing))
+        if variant is None:
+            return general
+        return general._replace(calling=left(variant, self.seconds), preparing=left(variant, general.preparing))
 
     def at(self, place: int) -> Self:
         """Returns the part of the pool whose workers are all at a place."""
@@ -166,10 +176,6 @@ class Pool:
             self._share.leave()
         _close_all(workers)
 
-    def begin_jobs(self, has_jobs: Callable[[], bool]) -> None:
-        """Has ``spare`` leave the workers to jobs that have not begun."""
-        self._shared.has_jobs = has_jobs
-
     def may_begin(self, running: int) -> bool:
         """True if another job may begin beside ``running`` jobs.
 
@@ -191,13 +197,6 @@ class Pool:
                 self._shared.idle.remove(worker)
                 return worker
         return self._added(self._new_worker(check_heap=check_heap))
-
-    def spare(self) -> Worker | None:
-        """Returns an idle worker for one request where no job waits for one, and None otherwise."""
-        with self._shared.lock:
-            if self.closed or self._shared.has_jobs() or not self._shared.idle or self._place is not None:
-                return None
-            return self._shared.idle.pop()
 
     def give(self, worker: Worker) -> None:
         """Takes back a worker whose request is finished."""
@@ -225,16 +224,16 @@ class Pool:
         _close_all(retired)
 
     def ask(
-        self, worker: Worker, request: Request, seconds: float | Callable[[], Waits], name: str | None = None
+        self, worker: Worker, request: Request, name: str | None = None, limits: Limits | None = None
     ) -> Iterator[Reply]:
         """Yields a worker's replies to one request, and takes the worker back before the last one.
 
         A worker that can't continue, is doubted, or has failed is ended. Raises WorkerDiedError if the worker dies, after it is
         buried. Raises TooLittleMemoryError or SoftcheckError, with the request's ``name``, if the request could not be
-        carried out; without a name the reply that says so is yielded. ``seconds`` are as in ``Worker.ask``.
+        carried out; without a name the reply that says so is yielded. ``limits`` are ``waits`` by default.
         """
         try:
-            for reply in worker.ask(request, seconds):
+            for reply in worker.ask(request, limits or self.waits):
                 has_failed = isinstance(reply, Failed) and not reply.for_memory
                 if is_fatal(reply) or has_failed or (isinstance(reply, LAST) and worker.is_doubted):
                     self.retire(worker)
@@ -305,6 +304,8 @@ class Job(Generic[Item_co]):
 
     name: str
     work: Callable[[Callable[[Item_co], None]], object]
+    followers: "Sequence[Job[Item_co]]" = ()
+    """Jobs that the work has found to do; they begin once it has ended, before others of its lane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,8 +323,7 @@ def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], No
     """
     events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
     waiting, running = [collections.deque(lane.jobs) for lane in lanes], [0] * len(lanes)
-    pool.begin_jobs(lambda: any(waiting))
-    total, errors = sum(len(lane.jobs) for lane in lanes), list[str]()
+    done, errors = 0, list[str]()
 
     def work(number: int, job: Job[Item]) -> None:
         error = None
@@ -333,12 +333,15 @@ def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], No
             error = str(raised)
         except Exception as raised:  # noqa: BLE001 - a silent thread would leave the main thread waiting for ever
             error = f"{job.name}: internal error: {raised!r}"
-        events.put(lambda: ended(number, error))
+        events.put(lambda: ended(number, job, error))
 
-    def ended(number: int, error: str | None) -> None:
+    def ended(number: int, job: Job[Item], error: str | None) -> None:
+        nonlocal done
         running[number] -= 1
+        waiting[number].extendleft(reversed(job.followers))
         errors.extend([] if error is None else [error])
-        progress(total - sum(len(jobs) for jobs in waiting) - sum(running), total)
+        done += 1
+        progress(done, done + sum(running) + sum(map(len, waiting)))
 
     while any(waiting) or any(running):
         for number, lane in enumerate(lanes):

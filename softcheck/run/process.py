@@ -15,20 +15,19 @@ from dataclasses import KW_ONLY, dataclass
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from softcheck.calling import activity
 from softcheck.calling.activity import Phase
-from softcheck.contract import FindingKind
+from softcheck.contract import FindingKind, Violation
 from softcheck.errors import NothingRunError, SoftcheckError
 from softcheck.run.forking import ForkedWorker, fork_worker
 from softcheck.run.protocol import (
     LAST,
     Call,
     Failed,
-    Load,
     Measured,
     Ready,
     Reply,
@@ -79,18 +78,26 @@ class WorkerDiedError(SoftcheckError):
     """The last answer of a process that still answered, but can't use its device any more. It tells more of the crash than the
     message does, such as the sizes of the trial."""
 
+    @property
+    def kind(self) -> FindingKind:
+        """The kind of finding that the end is."""
+        return FindingKind.TIMEOUT if self.timed_out else FindingKind.CRASH
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
-    """Seconds that each phase of a worker may take. On a machine with more tasks than cores the limits are longer."""
+    def violation(self, expected: str = "expected an output") -> Violation:
+        """Returns the end as a broken promise of the variant that ran."""
+        return Violation(self.kind, f"{self}; {expected}")
 
+
+class Waits(NamedTuple):
+    """Seconds that each phase of a worker may take, by its number; more on a machine with more tasks than cores."""
+
+    own: float
     calling: float
     preparing: float
-    own: float = OWN_SECONDS
 
-    def of(self, phase: Phase) -> float:
-        """The seconds of a phase."""
-        return {Phase.OWN: self.own, Phase.CALLING: self.calling, Phase.PREPARING: self.preparing}[phase]
+
+Limits = Callable[[str | None], Waits]
+"""The limits while a variant runs, or None: softcheck's own work alone. They are asked for before each reply."""
 
 
 def waits(seconds: float) -> Waits:
@@ -134,7 +141,7 @@ class Worker:
         theirs.close()
         self._drain = threading.Thread(target=self._read_stderr, daemon=True)
         self._drain.start()
-        first = self._receive(Waits(calling=_START_SECONDS, preparing=_START_SECONDS, own=_START_SECONDS))
+        first = self._receive(Waits(_START_SECONDS, _START_SECONDS, _START_SECONDS))
         if isinstance(first, Failed):
             self.close()
             raise NothingRunError(first.message)
@@ -162,21 +169,19 @@ class Worker:
         """Variants that have run in this process."""
         return self.loaded | {call.variant for call in self.calls}
 
-    def ask(self, request: Request, seconds: float | Callable[[], Waits]) -> Iterator[Reply]:
+    def ask(self, request: Request, limits: Limits) -> Iterator[Reply]:
         """Sends a request and yields the replies to it, of which the last is one of ``LAST`` or fatal.
 
-        ``seconds`` limits each call, or is a function that returns new limits before each reply. Raises WorkerDiedError
-        if the process ends or a limit passes; the process is then dead. Raises it in place of a reply
-        that reports a crash which the process outlived but can't continue after, as an illegal access on a GPU ends.
+        Raises WorkerDiedError if the process ends or a limit passes; the process is then dead. Raises it in place of a
+        reply that reports a crash which the process outlived but can't continue after, as an illegal access on a GPU ends.
         """
-        limits = waits(seconds) if isinstance(seconds, int | float) else None
         self.running = first_running(request)
         try:
             self._connection.send_bytes(encode_request(self.informed(request)))
         except OSError:
             raise self._died() from None
         while True:
-            reply = self._receive(limits or seconds())  # type: ignore[operator]
+            reply = self._receive(limits(self.running))
             if isinstance(reply, Measured | TrialDone) and reply.fatal:
                 for violation in reply.result.violations:
                     if violation.kind is FindingKind.CRASH:
@@ -224,7 +229,7 @@ class Worker:
             now = activity.state_in(self._activity)
             if now != seen:
                 seen, since = now, time.monotonic()
-            limit = limits.of(seen[1])
+            limit = limits[seen[1]]
             passed = time.monotonic() - since
             if self._connection.poll(min(_LOOK_SECONDS, max(0.0, limit - passed))):
                 return
@@ -268,7 +273,7 @@ class Worker:
 
 def first_running(request: Request) -> str | None:
     """The variant that a request runs first, if it names only one."""
-    return request.spec if isinstance(request, Load) else getattr(request, "variant", None)
+    return getattr(request, "variant", None)
 
 
 def named_in(request: Request) -> tuple[str, ...]:

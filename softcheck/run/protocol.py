@@ -47,7 +47,7 @@ class Load(Informed, frozen=True, tag=True):
     It is then tried once on a small ordinary input of the first of these dtypes that it declares. Without ``is_called`` it is only imported, and the answer is Declared and Done.
     """
 
-    spec: str
+    variant: str
     dtypes: tuple[str, ...]
     is_called: bool = True
 
@@ -172,7 +172,6 @@ class Trying(msgspec.Struct, frozen=True, tag=True):
 class Loaded(msgspec.Struct, frozen=True, tag=True):
     """A variant is ready, with its declaration."""
 
-    spec: str
     declaration: Declaration
     first_call_seconds: float
     """Seconds that the trial call took."""
@@ -189,7 +188,6 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
 class Refused(msgspec.Struct, frozen=True, tag=True):
     """A variant can't be loaded, or is no softmax function at all."""
 
-    spec: str
     message: str
 
 
@@ -202,15 +200,9 @@ class Started(msgspec.Struct, frozen=True, tag=True):
 class Measured(msgspec.Struct, frozen=True, tag=True):
     """A variant's judged result on a case. If it is ``fatal``, the worker can't continue after it."""
 
-    variant: str
-    measurement: Measurement
+    result: Measurement
     seconds: float
     fatal: bool = False
-
-    @property
-    def result(self) -> Measurement:
-        """The violations of a call, and the reason why it was not made if it was not."""
-        return self.measurement
 
 
 class Timed(msgspec.Struct, frozen=True, tag=True):
@@ -230,17 +222,12 @@ class ProbePlanned(msgspec.Struct, frozen=True, tag=True):
 class TrialDone(msgspec.Struct, frozen=True, tag=True):
     """A trial's outcome. If it is ``fatal``, the worker can't continue after it."""
 
-    outcome: Outcome
-
-    @property
-    def result(self) -> Outcome:
-        """As ``Measured.result``."""
-        return self.outcome
+    result: Outcome
 
     @property
     def fatal(self) -> bool:
         """As ``Measured.fatal``."""
-        return self.outcome.fatal
+        return self.result.fatal
 
 
 class Probed(msgspec.Struct, frozen=True, tag=True):

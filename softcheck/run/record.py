@@ -87,8 +87,8 @@ class Record:
         self.searches = {(e.search.generated.variant, e.search.generated.dtype): e.search for e in kept if e.search}
         """Searches by variant and dtype."""
         speeds = [each.speeds for each in kept if each.speeds]
-        self.speeds = {(each.dtype, tuple(sample.name for sample in each.variants)): each for each in speeds}
-        """Samples by dtype."""
+        self.speeds = {(s.dtype, (s.rows, s.columns), tuple(one.name for one in s.variants)): s for s in speeds}
+        """Samples by dtype, shape and variants."""
         self.blames = {each.blame[:2]: each.blame[2] for each in kept if each.blame}
         """Blames by the variant and dtype that crashed."""
         self.width_limits = [each.width_limit for each in kept if each.width_limit]

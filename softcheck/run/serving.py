@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Iterator
+from functools import partial
+from operator import add
 
 import msgspec
 import numpy as np
@@ -17,7 +19,7 @@ from softcheck.cases.case import PACKED, Case, check_layout
 from softcheck.contract import FindingKind
 from softcheck.errors import NothingRunError, UninterpretableError, UsageError, WithoutKernelError
 from softcheck.judge.judge import reference
-from softcheck.judge.measurement import Measurement, merge, shifted, unmeasured
+from softcheck.judge.measurement import Measurement, merge, moved, unmeasured
 from softcheck.run import timing
 from softcheck.run.measuring import Measuring, compare_orders, try_width
 from softcheck.run.protocol import (
@@ -125,7 +127,7 @@ class Server:
         return found
 
     def _load(self, request: Load) -> Iterator[Reply]:
-        spec = request.spec
+        spec = request.variant
         try:
             found = self._imported(spec)
             yield Declared(found.promised)
@@ -146,7 +148,7 @@ class Server:
                 self.loaded[spec] = found.called(fact, self.device)
             variant = self._variant(spec)
         except UsageError as error:
-            yield Refused(spec, str(error))
+            yield Refused(str(error))
             return
         begun = time.perf_counter()
         wrong = self._try_once(variant, dtypes[0]) if dtypes else None
@@ -161,7 +163,6 @@ class Server:
             function = variant.function
             at_defaults = function.at_defaults if isinstance(function, Adapted) else ()
             yield Loaded(
-                spec,
                 declaration,
                 first_call_seconds=seconds,
                 fatal=fatal,
@@ -172,7 +173,7 @@ class Server:
         else:
             other = "" if variant.fact is None else variant.fact.computes
             step = f"; its answers are those of another operation: add {other}" if other else ""
-            yield Refused(spec, f"{wrong}{step}")
+            yield Refused(f"{wrong}{step}")
 
     def _try_once(self, variant: LoadedVariant, dtype: str) -> str | None:
         """Returns why a function is no softmax, None if it refuses its arguments or returns a right type.
@@ -216,7 +217,7 @@ class Server:
             # Only a program of the interpreter takes long.
             named = answers.named(self._variant(name), more)
             measurement, fatal = self._run_rows(named, answers, more, peers=request.peers)
-        yield Measured(name, measurement, time.perf_counter() - begun, fatal)
+        yield Measured(measurement, time.perf_counter() - begun, fatal)
         yield Done()
 
     def _run_rows(
@@ -271,12 +272,12 @@ class Server:
                 yield Started(request.variant)
                 begun = time.perf_counter()
             measurement, fatal = self._measuring.of_rows(variant, rows, request.domain.format)
-            found.append(shifted(measurement, start))
+            found.append(moved(measurement, partial(add, start)))
             # The next rows need the memory.
             del rows
             if fatal:
                 break
-        yield Measured(request.variant, merge(found), time.perf_counter() - begun, fatal)
+        yield Measured(merge(found), time.perf_counter() - begun, fatal)
         yield Done()
 
 

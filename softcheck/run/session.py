@@ -8,13 +8,11 @@ from msgspec.structs import replace
 from oracles.formats import FORMATS
 from softcheck.cases.case import Case
 from softcheck.cases.exhaustive import Domain
-from softcheck.contract import Violation
 from softcheck.judge.measurement import Measurement, unmeasured
-from softcheck.run.again import again, made
-from softcheck.run.blame import kind_of, lay_idle
-from softcheck.run.calls import Limit
+from softcheck.run.again import answered
+from softcheck.run.blame import lay
 from softcheck.run.pool import Job, Pool
-from softcheck.run.process import WorkerDiedError
+from softcheck.run.process import WorkerDiedError, waits
 from softcheck.run.protocol import (
     Call,
     Declared,
@@ -27,7 +25,6 @@ from softcheck.run.protocol import (
     RunDomain,
     Time,
     Timed,
-    TrialDone,
     Trying,
 )
 from softcheck.speed.samples import Sampled, ShapeSamples, TimingPlan
@@ -46,23 +43,20 @@ class CaseMeasurement:
     seconds: float
 
 
+SLOW = 3.0
+"""Seconds of a variant's first call in a process (imports, torch.compile) beyond which the variant keeps to its share of
+the workers: any other worker would have to make that slow first call too."""
+
+
 class Session(Pool):
     """A pool of workers that loads a variant, runs it on cases and domains, and times it."""
 
     peers = False
     """True if the verdicts of usual rules on each case's output are asked for."""
 
-    def load(
-        self,
-        spec: str,
-        dtypes: Sequence[str] = tuple(FORMATS),
-        *,
-        on_first_call: Callable[[float], None] = lambda _seconds: None,
-        fresh: bool = False,
-    ) -> Declaration | str:
+    def load(self, spec: str, dtypes: Sequence[str] = tuple(FORMATS), *, fresh: bool = False) -> Declaration | str:
         """Returns a variant's declaration, or the reason why it can't be judged in the first dtype that it declares.
 
-        ``on_first_call`` gets the seconds that its first call in a process took, with all imports and compilations.
         ``fresh`` loads it in a process in which nothing has run yet.
         """
         worker = self.take(spec, fresh=fresh)
@@ -72,12 +66,11 @@ class Session(Pool):
         is_trying = False
         try:
             request = Load(spec, tuple(dtypes))
-            for reply in self.ask(worker, request, lambda: self.waits(spec)):
+            for reply in self.ask(worker, request):
                 is_trying |= isinstance(reply, Trying)
                 if isinstance(reply, Declared):
                     declared = reply.declaration
                 elif isinstance(reply, Loaded):
-                    on_first_call(reply.first_call_seconds)
                     return self._loaded(spec, reply)
                 elif isinstance(reply, Refused | Failed):
                     return reply.message
@@ -85,7 +78,7 @@ class Session(Pool):
             if is_trying:
                 # A call that is not the function's own ended the process: it is judged by the likeliest.
                 self._never_recognised(spec, declared)
-                return self.load(spec, dtypes, on_first_call=on_first_call, fresh=True)
+                return self.load(spec, dtypes, fresh=True)
             others = worker.served - {spec} and (declared is not None or not died.timed_out)
             # A first call that ran out of time may have been compiling; another finds what was compiled, if there is time for it.
             over = None if declared is None else self.patience.over(spec, declared.dtypes[0])
@@ -93,11 +86,9 @@ class Session(Pool):
             if not fresh and (others or may_have_compiled):
                 # Another variant may have ended or ruined the process, or hold a lock; a new process shows whether this
                 # variant dies alone.
-                answered: list[float] = []
-                found = self.load(spec, dtypes, on_first_call=answered.append, fresh=True)
-                if answered:
-                    on_first_call(answered[0])
-                    lay_idle(self, before, died)
+                found = self.load(spec, dtypes, fresh=True)
+                if spec in self.declarations:
+                    lay(self, before, died)
                 return found
             if declared is not None and died.timed_out:
                 dtype = next((d for d in dtypes if d in declared.dtypes), None)
@@ -112,9 +103,10 @@ class Session(Pool):
         self.blames.notes += [note for note in reply.notes if note not in self.blames.notes]
         if reply.fact is not None:
             self.know(spec, reply.fact)
-        self.blames.at_defaults[spec] = reply.at_defaults
-        self.widths.declare(spec, reply.declaration)
-        self.blames.declarations[spec] = reply.declaration
+        if reply.first_call_seconds > SLOW:
+            self.slow.add(spec)
+        self.at_defaults[spec] = reply.at_defaults
+        self.declarations[spec] = reply.declaration
         return reply.declaration
 
     def _never_recognised(self, spec: str, declared: Declaration | None) -> None:
@@ -158,11 +150,12 @@ class Session(Pool):
         case, variant = request.case, request.variant
         rows, columns = case.shape
         call = Call(variant, case.dtype, case.id, request)
-        answer = self._answer(call, lambda: self.waits(variant), f"case {case.id}")
+        answer = answered(self, call, f"case {case.id}")
         if isinstance(answer, Measured):
-            return CaseMeasurement(variant, case, answer.measurement, answer.seconds)
+            return CaseMeasurement(variant, case, answer.result, answer.seconds)
+        assert isinstance(answer, WorkerDiedError)
         shape = min(rows, request.first_rows or rows), columns
-        return CaseMeasurement(variant, case, unmeasured(shape, (death(answer),)), 0.0)
+        return CaseMeasurement(variant, case, unmeasured(shape, (answer.violation(),)), 0.0)
 
     def run_domain(
         self, variant: str, domain: Domain, start: int, count: int, *, at_once: int | None = None
@@ -174,23 +167,14 @@ class Session(Pool):
         """
         request = RunDomain(domain, start, count, variant, at_once)
         call = Call(variant, domain.dtype, f"rows {start} to {start + count} of {domain.describe()}", request)
-        answer = self._answer(call, self.seconds, variant)
+        answer = answered(self, call, variant)
         if isinstance(answer, Measured):
-            found = answer.measurement
+            found = answer.result
         else:
-            found = unmeasured((count, domain.columns), (death(answer, f"expected an output for {call.name}"),))
+            assert isinstance(answer, WorkerDiedError)
+            found = unmeasured((count, domain.columns), (answer.violation(f"expected an output for {call.name}"),))
         self.patience.count(variant, domain.dtype, found.violations)
         return found
-
-    def _answer(self, call: Call, seconds: Limit, name: str) -> Measured | WorkerDiedError:
-        """The answer to a call, or that of the same call alone where it ends its worker or a finding does not show again."""
-        answer, seen = made(self, self.take(call.variant), call, seconds, name)
-        while answer is None:
-            answer, seen = made(self, self.take(fresh=True), call, seconds, name)
-        if seen is not None and not isinstance(answer, WorkerDiedError):
-            answer = again(self, seen, answer.result.violations) or answer
-        assert not isinstance(answer, TrialDone)
-        return answer
 
     def job(self, case: Case, variants: Sequence[str]) -> Job[CaseMeasurement]:
         """Returns ``run_case`` as a job of ``pool.spread``."""
@@ -209,30 +193,29 @@ class Session(Pool):
         """Times variants side by side on one shape, or returns the reason why that failed.
 
         Rounds go on for ``seconds``, or until every ratio to the copy is known ``within`` a share of it. A variant that
-        ends its worker is left out, with its death as the reason, and the other variants are timed without it.
+        ends its worker is left out, with its death as the reason, and the other variants are timed without it. Nothing
+        else that waits for a device for itself uses it meanwhile.
         """
-        self.retire_idle()
         refused: dict[str, Sampled] = {}
         rows, columns = shape
         plan = TimingPlan(dtype=dtype, rows=rows, columns=columns, seed=seed, seconds=seconds, within=within)
-        while True:
-            rest = tuple(name for name in variants if name not in refused)
-            if not rest:
-                return "; ".join(f"{one.name}: {one.reason}" for one in refused.values())
-            worker = self.take()
-            try:
-                for reply in self.ask(worker, Time(rest, plan), self.seconds + seconds):
-                    if isinstance(reply, Failed):
-                        return reply.message
-                    if isinstance(reply, Timed):
-                        by_name = {**refused, **{s.name: s for s in reply.samples.variants}}
-                        timed = replace(reply.samples, variants=tuple(by_name[name] for name in variants))
-            except WorkerDiedError as died:
-                if worker.running not in rest:
-                    return str(died)
-                refused[worker.running] = Sampled(name=worker.running, reason=str(died))
-            else:
-                return timed
+        with self.on_one_device() as own:
+            own.retire_idle()
+            while rest := tuple(name for name in variants if name not in refused):
+                worker = own.take()
+                try:
+                    *_, reply = own.ask(worker, Time(rest, plan), limits=lambda _: waits(self.seconds + seconds))
+                except WorkerDiedError as died:
+                    if worker.running not in rest:
+                        return str(died)
+                    refused[worker.running] = Sampled(name=worker.running, reason=str(died))
+                    continue
+                if isinstance(reply, Failed):
+                    return reply.message
+                assert isinstance(reply, Timed)
+                by_name = {**refused, **{s.name: s for s in reply.samples.variants}}
+                return replace(reply.samples, variants=tuple(by_name[name] for name in variants))
+        return "; ".join(f"{one.name}: {one.reason}" for one in refused.values())
 
 
 _INTERPRETER_ROWS = 40
@@ -250,8 +233,3 @@ def rows_to_run(case: Case, backend: str) -> int | None:
     rows, columns = case.shape
     limit = max(2, min(_INTERPRETER_ROWS, _INTERPRETER_ELEMENTS // max(1, columns)))
     return None if rows <= limit else limit
-
-
-def death(died: WorkerDiedError, expected: str = "expected an output") -> Violation:
-    """Returns the violation of a variant that ended its worker."""
-    return Violation(kind_of(died), f"{died}; {expected}")

@@ -1,6 +1,7 @@
 """Stages of a check that keep every worker busy: loading variants, then cases and probes. Imports no torch."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Violation
@@ -16,11 +17,6 @@ from softcheck.run.protocol import ProbeTask
 from softcheck.run.record import Kept, Record
 from softcheck.run.session import CaseMeasurement, Session
 from softcheck.variants.declaration import Declaration
-
-SLOW = 3.0
-"""Seconds of a variant's first call in a process (imports, torch.compile) beyond which the variant keeps to its share of the
-workers: any other worker would have to make that slow first call too."""
-
 
 _HEAVY_AT_ONCE = 2
 
@@ -140,12 +136,8 @@ def _of_probe(probed: ProbeResult) -> list[tuple[str, Violation]]:
 def _loading(
     session: Session, spec: str, run: Run, record: Record
 ) -> Job[tuple[str, Declaration | str] | CaseMeasurement]:
-    def first_call(seconds: float) -> None:
-        if seconds > SLOW:
-            session.slow.add(spec)
-
     def work(emit: Callable[[tuple[str, Declaration | str] | CaseMeasurement], None]) -> None:
-        found = session.load(spec, run.options.dtypes, on_first_call=first_call)
+        found = session.load(spec, run.options.dtypes)
         emit((spec, found))
         for case in [] if isinstance(found, str) else _first_cases(run.options, found):
             done = [] if (spec, case.id) in record.results else session.run_case(case, [spec], on_result=emit)
@@ -183,8 +175,6 @@ def cases_and_probes(session: Session, run: Run, events: Events, record: Record)
         for task in tasks
         if on_gpu and task.probe in HEAVY and task.variant not in slow and not run.options.in_order
     ]
-    done: dict[ProbeTask, Sequence[Outcome]] = {task: record.outcomes.get(task, ()) for task in tasks}
-
     standings = Standings(run, events)
 
     def deliver(item: CaseMeasurement | ProbeResult | Exhausted) -> None:
@@ -199,18 +189,22 @@ def cases_and_probes(session: Session, run: Run, events: Events, record: Record)
         shares = [(case, [name for name in takers if name in names]) for case, takers in cases]
         on_cases = [session.job(case, takers) for case, takers in shares if takers]
         mine = [task for task in tasks if task.variant in names and task not in (*heavy, *alone)]
-        probes = [(task.probe in LONG, _journalled(session, task, record, done[task])) for task in mine]
+        probes = [(task.probe in LONG, _journalled(session, task, record)) for task in mine]
         if run.options.in_order:
             return Lane([*on_cases, *(job for _, job in probes)], most)
         # Long probes come first, so that none runs alone at the end while the other workers are idle.
         long, short = ([job for is_long, job in probes if is_long is wanted] for wanted in (True, False))
         return Lane([*long, *on_cases, *short], most)
 
+    def on_one_device(task: ProbeTask, emit: Callable[[ProbeResult], None]) -> None:
+        with session.on_one_device() as own:
+            _journalled(own, task, record).work(emit)
+
     share = max(1, session.jobs // max(1, len(run.declarations)))
     lanes: list[Lane[CaseMeasurement | ProbeResult | Exhausted]] = [
         Lane(_pairs_jobs(session, run, record), AT_ONCE * session.places),
         *(lane([name], share) for name in slow),
-        Lane([_journalled(session, task, record, done[task]) for task in heavy], _HEAVY_AT_ONCE * session.places),
+        Lane([_journalled(session, task, record) for task in heavy], _HEAVY_AT_ONCE * session.places),
         # Lanes before this one have the first choice of each place that gets free.
         lane([name for name in run.declarations if name not in slow], session.jobs),
     ]
@@ -221,7 +215,7 @@ def cases_and_probes(session: Session, run: Run, events: Events, record: Record)
         events.stage("running probes that need the GPU alone")
         # An idle context costs memory.
         session.retire_idle()
-        jobs = [_on_one_device(session, task, record, done[task]) for task in alone]
+        jobs = [Job(str(task), partial(on_one_device, task)) for task in alone]
         run.errors.extend(spread(session, [Lane(jobs, session.places)], deliver, events.progress))
 
 
@@ -256,18 +250,8 @@ def _probe_tasks(run: Run) -> list[ProbeTask]:
     ]
 
 
-def _on_one_device(session: Session, task: ProbeTask, record: Record, done: Sequence[Outcome]) -> Job[ProbeResult]:
-    """Returns a job that has a device for itself, since it takes much of its memory."""
-
-    def work(emit: Callable[[ProbeResult], None]) -> None:
-        with session.on_one_device() as own:
-            _journalled(own, task, record, done).work(emit)
-
-    return Job(str(task), work)
-
-
-def _journalled(session: Session, task: ProbeTask, record: Record, done: Sequence[Outcome]) -> Job[ProbeResult]:
+def _journalled(session: Session, task: ProbeTask, record: Record) -> Job[ProbeResult]:
     def keep(index: int, outcome: Outcome) -> None:
         record.add(Kept(outcome=(task, index, outcome)))
 
-    return probe_job(session, task, done=done, on_outcome=keep)
+    return probe_job(session, task, done=record.outcomes.get(task, ()), on_outcome=keep)

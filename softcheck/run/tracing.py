@@ -77,11 +77,9 @@ def _check(case: Case, rows: Sequence[int], widths: Sequence[int]) -> None:
 
 
 def _asked(session: Session, request: RunTrace) -> Traced:
-    worker = session.take(request.variant)
     try:
-        for reply in session.ask(worker, request, lambda: session.waits(request.variant), request.variant):
-            if isinstance(reply, Traced):
-                return reply
+        *_, reply = session.ask(session.take(request.variant), request, request.variant)
     except WorkerDiedError as died:
         raise SoftcheckError(f"{request.variant} on {request.case.id}: {died}") from None
-    raise AssertionError("ask() always ends with the awaited reply")
+    assert isinstance(reply, Traced)
+    return reply

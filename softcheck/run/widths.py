@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from softcheck.run.process import Waits, WorkerDiedError
+from softcheck.run.process import WorkerDiedError, waits
 from softcheck.run.protocol import TryWidth, WidthTried
-from softcheck.variants.declaration import Declaration
 
 if TYPE_CHECKING:
     from softcheck.run.pool import Pool
@@ -78,16 +77,12 @@ class Widths:
         self.budget = budget
         self.on_found: Callable[[WidthLimit], None] = lambda _: None
         self._lock = threading.Lock()
-        self._declared: dict[str, Declaration] = {}
         self._climbs: dict[tuple[str, str], _Climb] = {}
 
-    def declare(self, variant: str, declaration: Declaration) -> None:
-        """Keeps a variant's declaration, so that no wider rows than declared are tried."""
-        self._declared[variant] = declaration
-
     def limit(self, pool: "Pool", variant: str, dtype: str, columns: int) -> WidthLimit | None:
-        """The limit below ``columns``, or None. Tries the untried widths up to ``columns`` on the pool's workers."""
-        promised = self._declared[variant].column_limit(dtype) if variant in self._declared else None
+        """The limit below ``columns``, or None. Tries the untried widths up to there, as far as declared, on the pool."""
+        declared = pool.declarations.get(variant)
+        promised = None if declared is None else declared.column_limit(dtype)
         columns = columns if promised is None else min(columns, promised)
         with self._lock:
             climb = self._climbs.setdefault((variant, dtype), _Climb())
@@ -111,14 +106,14 @@ class Widths:
         columns = 2 * climb.tried
         seconds, waited, ended = climb.foretold(columns), None, False
         if seconds is None or seconds <= self.budget:
-            limits = Waits(calling=pool.seconds, preparing=max(60.0, 4 * self.budget))
+            limits = waits(pool.seconds)._replace(preparing=max(60.0, 4 * self.budget))
             # A narrower row than the block's width compiles the same block.
             request = TryWidth(variant, dtype, columns if promised is None else min(columns, promised))
             worker = pool.take(variant)
             worker.loaded.add(variant)
             seconds = None
             try:
-                *_, reply = pool.ask(worker, request, lambda: limits)
+                *_, reply = pool.ask(worker, request, limits=lambda _: limits)
                 # The case or probe that needs more memory than there is reports that.
                 climb.took.append((columns, reply if isinstance(reply, WidthTried) else WidthTried(seconds=None)))
             except WorkerDiedError as died:

@@ -15,7 +15,7 @@ from softcheck.cluster.dask import DaskCluster, difference
 from softcheck.cluster.host import TaskAnswer
 from softcheck.cluster.local import LocalDevices
 from softcheck.errors import NothingRunError, SoftcheckError, UsageError
-from softcheck.run.process import Waits
+from softcheck.run.process import waits
 from softcheck.run.protocol import Load, Ready
 from softcheck.run.session import Session
 from softcheck.variants.recognised import Recognised
@@ -30,7 +30,7 @@ def f(x):
         calls.write(f"{{os.environ['CUDA_VISIBLE_DEVICES']}} {{begun}} {{time.monotonic()}}\\n")
     return torch.softmax(x, -1)
 """
-LIMITS = Waits(calling=60.0, preparing=60.0)
+LIMITS = waits(60.0)
 
 
 @pytest.fixture(scope="module")

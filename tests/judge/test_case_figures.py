@@ -18,7 +18,7 @@ from oracles.reference import RowClass, classify
 from softcheck.cases.case import Case
 from softcheck.cases.corpus import default_corpora, load
 from softcheck.judge.judge import judge
-from softcheck.judge.measurement import Measurement, merge, shifted
+from softcheck.judge.measurement import Measurement, merge, moved
 from softcheck.operations.ulp import LARGEST
 
 ALL = list(FORMATS.values())
@@ -117,7 +117,7 @@ def outputs(draw: st.DrawFn, rows: Sequence[Sequence[float]], fmt: Format) -> tu
 
 
 def by_row(bits: Bits, output: Bits, fmt: Format) -> Measurement:
-    return merge(shifted(judge(bits[i : i + 1], output[i : i + 1], fmt), i) for i in range(len(bits)))
+    return merge(moved(judge(bits[i : i + 1], output[i : i + 1], fmt), i.__add__) for i in range(len(bits)))
 
 
 @pytest.mark.parametrize("fmt", ALL, ids=lambda f: f.name)

@@ -6,7 +6,7 @@ import numpy as np
 from oracles.formats import FLOAT16
 from softcheck.cases.recipe import Normal, Put, Recipe
 from softcheck.judge.judge import judge
-from softcheck.judge.measurement import merge, shifted
+from softcheck.judge.measurement import merge, moved
 
 
 def test_parts_give_the_figures_of_the_whole():
@@ -18,7 +18,9 @@ def test_parts_give_the_figures_of_the_whole():
     output[31, 3] *= 5
     wrong = output.view(np.uint16)
     whole = judge(bits, wrong, FLOAT16, with_peaks=True)
-    parts = [shifted(judge(bits[i : i + 8], wrong[i : i + 8], FLOAT16, with_peaks=True), i) for i in range(0, 40, 8)]
+    parts = [
+        moved(judge(bits[i : i + 8], wrong[i : i + 8], FLOAT16, with_peaks=True), i.__add__) for i in range(0, 40, 8)
+    ]
     merged = merge(parts)
     assert len(whole.violations) >= 2
     assert whole.by_distance
@@ -44,7 +46,7 @@ def test_a_witness_keeps_its_own_number_in_the_message_of_a_later_part():
     output[9, 3] *= 3
     wrong = output.view(np.uint16)
     whole = judge(bits, wrong, FLOAT16).violations
-    part = shifted(judge(bits[8:], wrong[8:], FLOAT16), 8).violations
+    part = moved(judge(bits[8:], wrong[8:], FLOAT16), (8).__add__).violations
     assert whole
     assert [(v.kind, v.row, v.message) for v in part] == [(v.kind, v.row, v.message) for v in whole]
 
@@ -54,7 +56,7 @@ def test_the_larger_extreme_and_its_row_are_kept():
     low = judge(bits, bits, FLOAT16)
     assert low.max_ulp is not None
     high = msgspec.structs.replace(low, max_ulp=msgspec.structs.replace(low.max_ulp, value=low.max_ulp.value * 2))
-    merged = merge([low, shifted(high, 100), low])
+    merged = merge([low, moved(high, (100).__add__), low])
     assert merged.max_ulp is not None
     assert merged.max_ulp.row == low.max_ulp.row + 100
     assert merged.rows == 6

@@ -66,7 +66,7 @@ def test_a_case_is_judged_by_peers_where_that_is_asked_for(function, measured):
     (ties,) = (case for case in cases_of("ties", "bfloat16") if case.shape[1] == 33)
     found = []
     for case in (special, ties):
-        assert not next(r for r in server.answer(RunCase(case, name)) if isinstance(r, Measured)).measurement.peers
-        found += [r.measurement for r in server.answer(RunCase(case, name, None, True)) if isinstance(r, Measured)]
+        assert not next(r for r in server.answer(RunCase(case, name)) if isinstance(r, Measured)).result.peers
+        found += [r.result for r in server.answer(RunCase(case, name, None, True)) if isinstance(r, Measured)]
     assert merge(found).peers[TWICE] == (measured, 0)
     assert merge(found).peers[CLOSE][0] == 2

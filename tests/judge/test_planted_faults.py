@@ -138,7 +138,7 @@ def negative_probabilities_are_found() -> None:
 
 _error, _scaled, _specials, _bounds = ulp.scaled_error, ulp.scaled, elements.specials, bounds.bounds
 _as_if_flushing = ulp.error_as_if_flushing
-_summary_add = judge._Summary.add
+_tally_add = tally.Tally.add
 _tally_init = tally.Tally.__init__
 
 
@@ -196,9 +196,9 @@ def sums_in_float16(output: Any) -> Any:
     return output.astype(np.float16).cumsum(axis=1, dtype=np.float16)[:, -1].astype(np.float64) - 1
 
 
-def first_block_only(summary: Any, judged_block: Any, *rest: Any) -> None:
+def first_block_only(counted: Any, judged_block: Any) -> None:
     if judged_block.first_row == 0:
-        _summary_add(summary, judged_block, *rest)
+        _tally_add(counted, judged_block)
 
 
 def no_disorder(logits: Any, *_: Any) -> Any:
@@ -228,7 +228,7 @@ def exponent_of_the_rounded_value(reference: Any) -> Any:
 
 FAULTS: dict[str, tuple[Patch, Check]] = {
     "ignores the last column": (on(ulp, "scaled_error", ignores_the_last_column), every_column_counts),
-    "judges the first block only": (on(judge._Summary, "add", first_block_only), every_row_counts),
+    "judges the first block only": (on(tally.Tally, "add", first_block_only), every_row_counts),
     "rounds the reference first": (on(ulp, "scaled", rounds_the_reference_first), rounding_shows_its_half_ulp),
     "sees errors upwards only": (on(ulp, "scaled_error", takes_no_absolute_value), both_signs_of_an_error_count),
     "takes the unit of the rounded value": (

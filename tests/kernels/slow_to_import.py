@@ -4,7 +4,7 @@ import time
 
 import torch
 
-time.sleep(3.0)
+time.sleep(2.0)
 
 
 def softmax(x):

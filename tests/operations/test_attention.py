@@ -68,9 +68,9 @@ def run(function, families, dtype="bfloat16", widest=130):
     kinds, share = {}, 0.0
     for case in (case for family in families for case in cases_of(family, dtype) if 0 < case.shape[1] <= widest):
         (reply,) = (r for r in server.answer(RunCase(case, name, first_rows=3)) if isinstance(r, Measured))
-        kinds |= {str(violation.kind): violation for violation in reply.measurement.violations}
-        if reply.measurement.max_bound_share is not None:
-            share = max(share, reply.measurement.max_bound_share.value)
+        kinds |= {str(violation.kind): violation for violation in reply.result.violations}
+        if reply.result.max_bound_share is not None:
+            share = max(share, reply.result.max_bound_share.value)
     return kinds, share, server._variant(name).call
 
 
@@ -368,7 +368,7 @@ def test_variants_of_one_run_are_judged_by_their_own_parameters():
     scaled = f"{KERNELS}:with_logarithm@scale=0.5"
     (case,) = (case for case in cases_of("ties", "float32") if case.shape[1] == 33)
     replies = [reply for name in (names[0], scaled, names[1]) for reply in server.answer(RunCase(case, name))]
-    assert [reply.measurement.violations for reply in replies if isinstance(reply, Measured)] == [(), (), ()]
+    assert [reply.result.violations for reply in replies if isinstance(reply, Measured)] == [(), (), ()]
 
 
 @pytest.mark.parametrize("function", ["logarithms", "logarithms_of_base_two", "logarithms_with_a_sink"])

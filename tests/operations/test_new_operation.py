@@ -37,7 +37,7 @@ def row_of(function, families=("normal", "padding", "special", "one-column", "em
     results, probed = [], []
     for case, takers in plan(cases, {name: declaration}, [DTYPE])[0]:
         replies = [r for taker in takers for r in server.answer(RunCase(case, taker, first_rows=4))]
-        results += [CaseMeasurement(name, case, r.measurement, 0.0) for r in replies if isinstance(r, Measured)]
+        results += [CaseMeasurement(name, case, r.result, 0.0) for r in replies if isinstance(r, Measured)]
     for probe in probes:
         task = ProbeTask(variant=name, dtype=DTYPE, probe=probe, effort="quick")
         *_, last = replies_to(server.answer, task)

@@ -29,7 +29,7 @@ def kinds_on(function, families):
         if case.shape[1] > 129:
             continue
         (reply,) = (r for r in server.answer(RunCase(case, name, first_rows=4)) if isinstance(r, Measured))
-        found |= {v.kind.value: v for v in reply.measurement.violations}
+        found |= {v.kind.value: v for v in reply.result.violations}
     return found
 
 

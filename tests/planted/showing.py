@@ -62,15 +62,15 @@ def _kinds_of_one_trial(session: Session, planted: Planted, dtype: str, probe: s
     labels: Sequence[str] = ()
     try:
         task = ProbeTask(variant=planted.spec, probe=probe, dtype=dtype)
-        for reply in worker.ask(RunProbe(task=task), session.seconds):
+        for reply in worker.ask(RunProbe(task=task), session.waits):
             if isinstance(reply, ProbePlanned):
                 labels = reply.labels
         assert not trial or trial in labels, f"{planted.name}: {probe} has the trials {labels}"
         in_turn = [*range(1, len(labels)), 0][: len(labels)]
         for number in sorted(in_turn, key=lambda n: labels[n] != trial):
-            for reply in worker.ask(RunProbe(task=task, trial=number), session.seconds):
+            for reply in worker.ask(RunProbe(task=task, trial=number), session.waits):
                 if isinstance(reply, TrialDone):
-                    kinds = {str(violation.kind) for violation in reply.outcome.violations}
+                    kinds = {str(violation.kind) for violation in reply.result.violations}
                     if kinds & planted.expected:
                         return kinds
     except WorkerDiedError:

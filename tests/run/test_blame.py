@@ -1,5 +1,6 @@
 """A crash is laid at the call that caused it, with a command that shows it, and at no innocent variant."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from test_session import case_of, hostile
 
 from softcheck.cases.case import Layout
 from softcheck.contract import FindingKind
-from softcheck.run import process
+from softcheck.run import blame, process
 from softcheck.run.probing import run_probe
 from softcheck.run.process import can_check_heap
 from softcheck.run.protocol import ProbeTask
@@ -40,8 +41,10 @@ def run(cases, variants, *, seconds=60.0):
 
 @pytest.fixture
 def own_heap(monkeypatch):
-    """Workers that are started from nothing: a forked heap holds other blocks."""
-    monkeypatch.setattr(process, "fork_worker", lambda *_: None)
+    """A first worker that is started from nothing: a forked heap holds other blocks. A search that does not hurry."""
+    number, fork_worker = itertools.count(), process.fork_worker
+    monkeypatch.setattr(process, "fork_worker", lambda *given: fork_worker(*given) if next(number) else None)
+    monkeypatch.setattr(blame, "SECONDS", 600.0)
 
 
 def kinds(results):

@@ -70,9 +70,6 @@ class Pretending:
     def may_begin(self, _running):
         return True
 
-    def begin_jobs(self, has_jobs):
-        """Nobody helps."""
-
 
 @pytest.fixture
 def clock(monkeypatch):

@@ -11,8 +11,12 @@ from pathlib import Path
 import pytest
 
 from softcheck.run import forking
-from softcheck.run.process import Worker, WorkerDiedError
+from softcheck.run.process import Worker, WorkerDiedError, waits
 from softcheck.run.protocol import Declared, Load
+
+
+def five_seconds(_variant):
+    return waits(5.0)
 
 
 @pytest.fixture
@@ -33,7 +37,7 @@ def test_workers_share_one_server_and_have_groups_of_their_own(worker):
 def test_death_of_a_forked_worker_is_told_with_its_signal(worker):
     os.kill(worker._process.pid, signal.SIGSEGV)
     with pytest.raises(WorkerDiedError, match="signal 11"):
-        list(worker.ask(Load("torch", ("float16",)), 5.0))
+        list(worker.ask(Load("torch", ("float16",)), five_seconds))
 
 
 def test_last_words_of_a_forked_worker_are_told(tmp_path):
@@ -42,7 +46,7 @@ def test_last_words_of_a_forked_worker_are_told(tmp_path):
         closing(Worker("interpreter")) as worker,
         pytest.raises(WorkerDiedError, match="exit status 7; its last words: the end"),
     ):
-        list(worker.ask(Load(f"{tmp_path}/dies.py:softmax", ("float16",)), 5.0))
+        list(worker.ask(Load(f"{tmp_path}/dies.py:softmax", ("float16",)), five_seconds))
 
 
 def test_a_forked_worker_has_the_folder_and_environment_of_its_parent(tmp_path, monkeypatch):
@@ -53,7 +57,7 @@ def test_a_forked_worker_has_the_folder_and_environment_of_its_parent(tmp_path, 
     monkeypatch.setenv("SOME_NAME", "some value")
     with closing(Worker("interpreter")) as worker:
         assert Path(f"/proc/{worker._process.pid}/cwd").readlink() == tmp_path
-        replies = list(worker.ask(Load("mine.py:softmax", ("float16",)), 5.0))
+        replies = list(worker.ask(Load("mine.py:softmax", ("float16",)), five_seconds))
     assert isinstance(replies[0], Declared), replies
 
 
@@ -74,23 +78,25 @@ def test_a_worker_starts_from_nothing_where_no_server_answers(monkeypatch):
         assert worker.ready.backend == "interpreter"
 
 
-@pytest.mark.parametrize("call", ["return x", "open(__file__ + '.begun', 'w').close()\n    while True: pass"])
-def test_server_and_workers_end_with_their_parent(tmp_path, call):
-    (tmp_path / "k.py").write_text(f"def softmax(x):\n    {call}\n")
+def test_server_and_workers_end_with_their_parent(tmp_path):
+    """One worker is idle, and one hangs in a call."""
+    (tmp_path / "idle.py").write_text("def softmax(x):\n    return x\n")
+    (tmp_path / "hangs.py").write_text("def softmax(x):\n    open('begun', 'w').close()\n    while True: pass\n")
     script = (
-        "import os, pathlib, sys, threading, time\nfrom softcheck.run.process import Worker\n"
-        "from softcheck.run.protocol import Load\nworker = Worker('interpreter')\n"
-        "ask = lambda: list(worker.ask(Load('k.py:softmax', ('float16',)), 60.0))\n"
-        "thread = threading.Thread(target=ask, daemon=True)\nthread.start()\n"
-        "while thread.is_alive() and not pathlib.Path('k.py.begun').exists(): time.sleep(0.02)\n"
-        "print(worker._process.pid, flush=True)\nos.kill(os.getpid(), 9)\n"
+        "import os, pathlib, sys, threading, time\nfrom softcheck.run.process import Worker, waits\n"
+        "from softcheck.run.protocol import Load\nidle, hanging = Worker('interpreter'), Worker('interpreter')\n"
+        "ask = lambda worker, name: list(worker.ask(Load(name, ('float16',)), lambda _: waits(60.0)))\n"
+        "ask(idle, 'idle.py:softmax')\n"
+        "threading.Thread(target=ask, args=(hanging, 'hangs.py:softmax'), daemon=True).start()\n"
+        "while not pathlib.Path('begun').exists(): time.sleep(0.02)\n"
+        "print(idle._process.pid, hanging._process.pid, flush=True)\nos.kill(os.getpid(), 9)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     ran = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
     )
-    pid = int(ran.stdout)
+    processes = [Path(f"/proc/{pid}") for pid in ran.stdout.split()]
     until = time.monotonic() + 10.0
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
+    while any(process.exists() for process in processes) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not Path(f"/proc/{pid}").exists()
+    assert [process.exists() for process in processes] == [False, False]

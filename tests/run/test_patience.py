@@ -1,6 +1,5 @@
 """A variant that never answers is given up; one that answered once never is for its deaths."""
 
-import contextlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -90,7 +89,7 @@ def test_a_resumed_run_remembers_timeouts_of_searches():
 def test_what_was_given_up_is_not_timed():
     asked = []
 
-    def time(names, dtype, _shape, *, seed):
+    def time(names, dtype, _shape, *, seed, seconds):
         asked.append((dtype, names))
         return "no time"
 
@@ -98,9 +97,8 @@ def test_what_was_given_up_is_not_timed():
     ready = Ready(backend="cuda", device="GPU", torch="2", triton="3", python="3.11", driver=None)
     run = check.Run(options=options, ready=ready, declarations={"v": Declaration(), "w": Declaration()})
     session = SimpleNamespace(
-        patience=counted(*[CRASH] * MOST_DEATHS), time=time, jobs=1, places=1, may_begin=lambda _: True, begin_jobs=id
+        patience=counted(*[CRASH] * MOST_DEATHS), time=time, jobs=1, places=1, may_begin=lambda _: True
     )
-    session.on_one_device = lambda: contextlib.nullcontext(session)
     check._time(session, run, check.Events(), Record(None, None))
     assert [(dtype, list(names)) for dtype, names in asked] == [("float16", ["w"]), ("float32", ["v", "w"])]
-    assert run.notes[0] == "v, float16: not timed: given up: each of the first 5 calls in float16 ended its process"
+    assert run.untimed[0] == "v, float16: not timed: given up: each of the first 5 calls in float16 ended its process"

@@ -30,7 +30,7 @@ class Pretended:
     def close(self):
         self.ended = True
 
-    def ask(self, request, _seconds):
+    def ask(self, request, _limits):
         for reply in request:
             if isinstance(reply, WorkerDiedError):
                 raise reply
@@ -133,6 +133,19 @@ def test_the_first_lane_is_begun_first(opened):
     assert order == ["a", "b", "c", "d"]
 
 
+def test_jobs_that_a_job_finds_begin_before_others_of_its_lane(opened):
+    opened.jobs = 1
+    order, followers, counted = [], [], []
+
+    def plan(_emit):
+        followers.extend(Job(name, lambda _, name=name: order.append(name)) for name in "ab")
+
+    lane = Lane([Job("plan", plan, followers), Job("last", lambda _: order.append("last"))], 1)
+    assert spread(opened, [lane], print, lambda *now: counted.append(now)) == []
+    assert order == ["a", "b", "last"]
+    assert counted == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
 def test_an_error_costs_its_job_alone(opened):
     def refuses(_emit):
         raise SoftcheckError("cannot be made")
@@ -151,7 +164,7 @@ def test_no_jobs_are_done_at_once(opened):
     assert spread(opened, [], print, print) == spread(opened, [Lane([], 3)], print, print) == []
 
 
-MEASURED = Measured("v", unmeasured((1, 1), ()), 0.1)
+MEASURED = Measured(unmeasured((1, 1), ()), 0.1)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +181,7 @@ def test_a_worker_is_taken_back_before_its_last_reply_unless_it_may_serve_no_mor
     opened = Pool("cuda", jobs=2)
     worker = opened.take()
     worker.is_doubted = doubted
-    seen = [(reply, worker.ended) for reply in opened.ask(worker, replies, 1.0)]
+    seen = [(reply, worker.ended) for reply in opened.ask(worker, replies)]
     assert [reply for reply, _ in seen] == replies
     assert [ended for _, ended in seen] == [*[False] * (len(replies) - 1), is_ended]
     assert (opened.take() is worker) is not is_ended
@@ -178,7 +191,7 @@ def test_a_request_with_a_name_raises_what_could_not_be_done(started):
     opened = Pool("cuda", jobs=2)
     worker = opened.take()
     with pytest.raises(TooLittleMemoryError, match="case x: no room"):
-        list(opened.ask(worker, [Failed("no room", for_memory=True)], 1.0, "case x"))
+        list(opened.ask(worker, [Failed("no room", for_memory=True)], "case x"))
     assert opened.take() is worker
 
 
@@ -187,7 +200,7 @@ def test_a_worker_that_dies_is_buried_and_its_wait_charged_to_the_variant_that_r
     worker = opened.take()
     worker.running = "slow"
     with pytest.raises(WorkerDiedError):
-        list(opened.ask(worker, [MEASURED, WorkerDiedError("no answer", timed_out=True, waited=600.0)], 1.0))
+        list(opened.ask(worker, [MEASURED, WorkerDiedError("no answer", timed_out=True, waited=600.0)]))
     assert worker.ended
     assert opened.patience.over("slow", "float16") is not None
     assert opened.patience.over("other", "float16") is None
@@ -199,5 +212,5 @@ def test_the_end_of_a_worker_of_a_closed_pool_is_no_variants_fault(started):
     worker.running = "slow"
     opened.close()
     with pytest.raises(SessionClosedError, match="closed"):
-        list(opened.ask(worker, [WorkerDiedError("gone", timed_out=True, waited=600.0)], 1.0))
+        list(opened.ask(worker, [WorkerDiedError("gone", timed_out=True, waited=600.0)]))
     assert opened.patience.over("slow", "float16") is None

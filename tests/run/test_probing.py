@@ -96,8 +96,14 @@ class RuinedPool(Pool):
     """A pool whose workers answer a probe's only trial with one outcome, in which the device is ruined."""
 
     def __init__(self, outcome):
-        self.outcome, self.patience, self.blames, self.seconds = outcome, Patience(), Blames(), 60.0
-        self._shared = SimpleNamespace(closed=False)
+        self.outcome, self.patience, self.blames, self.seconds, self.declarations = (
+            outcome,
+            Patience(),
+            Blames(),
+            60.0,
+            {},
+        )
+        self._shared, self._share, self.jobs = SimpleNamespace(closed=False), None, 1
 
     def take(self, _variant=None, *, fresh=False, check_heap=False):
         return RuinedWorker(self.outcome)
@@ -120,7 +126,7 @@ class RuinedWorker(Worker):
         request = decode_request(message)
         planned = ProbePlanned(("columns-31-33",))
         if isinstance(request, Load):
-            self.replies = [Refused("healthy", "")]
+            self.replies = [Refused("")]
         elif request.outcomes is not None:
             self.replies = [Probed(Conclusion())]
         elif request.trial is None:
@@ -183,7 +189,8 @@ def test_sys_exit_in_a_probe_is_the_calls_error_and_ends_no_process(tmp_path, pr
     file.write_text("import sys\n\ndef f(x):\n    sys.exit(0)\n")
     opened = Session("interpreter", jobs=1, seconds_per_call=60.0)
     try:
-        found = run_probe(opened, ProbeTask(variant=f"{file}:f", dtype="float16", probe=probe, effort="quick"))
+        asked = ProbeTask(variant=f"{file}:f", dtype="float16", probe=probe, effort="quick", time_share=0.2)
+        found = run_probe(opened, asked)
     finally:
         opened.close()
     kinds = {shown.violation.kind for shown in found.conclusion.findings}

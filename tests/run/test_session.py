@@ -10,6 +10,7 @@ from softcheck.cases.case import PACKED, Layout
 from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind
 from softcheck.errors import NothingRunError, SoftcheckError
+from softcheck.run import forking
 from softcheck.run.patience import MOST_TIMEOUTS
 from softcheck.run.pool import Lane, spread
 from softcheck.run.process import WorkerDiedError
@@ -125,11 +126,14 @@ def test_module_that_raises_on_import_is_refused_with_its_error(session):
     assert "RuntimeError: no such driver" in refusal
 
 
-def test_missing_gpu_is_said_before_anything_runs():
+def test_missing_gpu_is_said_before_anything_runs(monkeypatch):
     import torch
 
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
+    # Another server would import torch again.
+    server = forking._server
+    monkeypatch.setattr(forking, "_server", lambda _device: server("interpreter"))
     with pytest.raises(NothingRunError, match="interpreter"):
         Session("cuda")
 
@@ -200,7 +204,7 @@ def test_closed_session_starts_no_more_workers():
 def test_variant_that_ends_the_worker_while_timed_is_left_out_and_the_others_are_timed(monkeypatch):
     asked = []
 
-    def timed(worker, request, seconds):
+    def timed(worker, request, limits):
         asked.append(request.variants)
         worker.running = request.variants[0]
         if "bad" in request.variants:

@@ -14,6 +14,7 @@ from softcheck.cases.importing import case_from_bits
 from softcheck.contract import FindingKind, Refusal, Violation
 from softcheck.judge.measurement import unmeasured
 from softcheck.probes.outcome import Conclusion, Outcome, Shown
+from softcheck.run import session as session_
 from softcheck.run import stages
 from softcheck.run.model import Events, Run, RunOptions
 from softcheck.run.patience import MOST_DEATHS, Patience
@@ -57,9 +58,6 @@ class Pretending:
 
     def may_begin(self, running):
         return True
-
-    def begin_jobs(self, has_jobs):
-        """Nobody helps."""
 
     def on_one_device(self):
         return contextlib.nullcontext(self)
@@ -200,7 +198,7 @@ def test_scouts_that_a_journal_holds_are_not_run_again(session):
 
 
 def test_a_variant_whose_first_call_is_slow_is_known_and_stays_on_its_worker(session, monkeypatch):
-    monkeypatch.setattr(stages, "SLOW", 0.2)
+    monkeypatch.setattr(session_, "SLOW", 0.2)
     run, slow = loaded(session, [hostile("slow"), hostile("healthy")], CASES)
     assert slow == {hostile("slow")}
     assert len(run.results) == 2 * len(CASES)

@@ -96,8 +96,8 @@ def test_nothing_follows_a_fatal_outcome(replies):
 def test_device_that_a_trial_left_unusable_is_a_crash_even_where_the_probe_saw_none(replies, monkeypatch):
     monkeypatch.setattr(trials, "is_usable", lambda device: False)
     *_, last = replies(Scripted(Outcome(), Outcome()))
-    assert last.outcome.fatal
-    assert [v.kind for v in last.outcome.violations] == [FindingKind.CRASH]
+    assert last.result.fatal
+    assert [v.kind for v in last.result.violations] == [FindingKind.CRASH]
 
 
 def test_two_trials_of_one_name_are_refused(replies):

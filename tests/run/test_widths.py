@@ -25,12 +25,12 @@ class Pool:
     seconds = 60.0
 
     def __init__(self, answer):
-        self.tried, self.answer = [], answer
+        self.tried, self.answer, self.declarations = [], answer, {}
 
     def take(self, _variant):
         return SimpleNamespace(loaded=set())
 
-    def ask(self, worker, request, seconds):
+    def ask(self, worker, request, limits):
         self.tried.append(request.columns)
         yield self.answer(request.columns)
 
@@ -111,7 +111,7 @@ def test_narrow_rows_compile_nothing_first():
 )
 def test_no_width_is_tried_that_is_not_promised(promised, tried):
     pool, widths = taking(BY_FOUR_WARPS), Widths(20.0)
-    widths.declare("v", Declaration(max_columns=promised))
+    pool.declarations["v"] = Declaration(max_columns=promised)
     assert widths.limit(pool, "v", "float16", 2**20) is None
     assert pool.tried == tried
     assert widths.limits() == []

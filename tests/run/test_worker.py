@@ -85,6 +85,6 @@ def test_a_part_of_many_rows_is_judged_in_several_calls(tmp_path):
     )
     assert (tmp_path / "calls").read_text().split()[1:] == ["100", "30", "30", "30", "10"]
     assert len(parts) == 1
-    assert parts[0].measurement.violations == whole[0].measurement.violations
-    assert parts[0].measurement.violations[0].row == 77
-    assert parts[0].measurement.histogram == whole[0].measurement.histogram
+    assert parts[0].result.violations == whole[0].result.violations
+    assert parts[0].result.violations[0].row == 77
+    assert parts[0].result.histogram == whole[0].result.histogram
