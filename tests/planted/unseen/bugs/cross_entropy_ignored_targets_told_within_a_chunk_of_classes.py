@@ -18,7 +18,7 @@ def cross_entropy(logits, target, ignore_index=-100):
     """Cross-entropy of each row, by chunks of classes that are widened one at a time; ``ignore_index`` has a loss of 0."""
     if not logits.numel():
         return torch.nn.functional.cross_entropy(logits, target, ignore_index=ignore_index, reduction="none")
-    parts, own, counted = [], 0.0, torch.ones_like(target, dtype=torch.bool)
+    tops, parts, own, counted = [], [], 0.0, torch.ones_like(target, dtype=torch.bool)
     found = torch.zeros_like(counted)
     for start in range(0, logits.shape[-1], CHUNK):
         chunk = logits[:, start : start + CHUNK]
@@ -29,8 +29,14 @@ def cross_entropy(logits, target, ignore_index=-100):
         picked = chunk.gather(1, torch.where(inside, local, 0)[:, None])[:, 0]
         own = own + torch.where(inside, picked, 0.0)
         found |= inside
-        parts.append(torch.logsumexp(chunk, -1))
-    losses = torch.logsumexp(torch.stack(parts), 0) - own
+        top = chunk.detach().amax(-1)
+        top = torch.where(top == -torch.inf, torch.finfo(top.dtype).min, top)
+        tops.append(top)
+        parts.append((chunk - top[:, None]).exp().sum(-1))
+    # A chunk without visible classes has a sum of 0, and no NaN in its gradient.
+    highest = torch.stack(tops).amax(0)
+    total = sum(part * (top - highest).exp() for part, top in zip(parts, tops, strict=True))
+    losses = highest - own + total.log()
     losses = torch.where(found, losses, float("nan"))
     return torch.where(counted, losses, 0.0).to(logits.dtype)
 
