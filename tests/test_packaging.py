@@ -23,7 +23,7 @@ def built(tmp_path_factory):
 def test_the_source_distribution_holds_what_a_user_reads_and_no_results(built):
     with tarfile.open(built[0]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "examples/declared.py"} <= names
+    assert {"README.md", "SECURITY.md", "CONTRIBUTING.md", "LICENSE", "examples/declared.py"} <= names
     assert not [name for name in names if name.startswith(("results", "benchmarks"))]
 
 
