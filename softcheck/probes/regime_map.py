@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
+from typing import Any
 
 from softcheck.probes.base import Subject
 from softcheck.probes.outcome import SeenRegime
@@ -17,6 +18,7 @@ from softcheck.variants.source import Source
 
 _CALLS, _LEAST_SHARE = 6000, 0.2
 """Calls that an exploration makes, and the least part of them where many variants share a budget."""
+_WIDE = 1000
 _LEAST_TILE = 16
 _MOST_IN_A_REGIME = 48
 _MOST_MODULUS, _MOST_RESIDUES = 32, 100
@@ -46,25 +48,31 @@ class Regime:
 def regimes_of(subject: Subject, source: Source, space: Space) -> list[Regime]:
     """Explores a variant and returns its regimes, those of the smallest shapes first."""
     rows, columns = _grid(space)
-    found = explore(
-        subject.variant.function,
+    most = max(space.most_elements, 2**24 // subject.setting.operation.per_logit(max(columns)))
+    found = _explored(
+        subject,
         source,
-        subject.setting.dtype,
-        subject.device,
+        max(_LEAST_SHARE, subject.setting.time_share),
         shapes=_coupled(source, space),
         rows=rows,
         columns=columns,
-        most_elements=max(space.most_elements, 2**24 // subject.setting.operation.per_logit(max(columns))),
-        most_calls=round(_CALLS * max(_LEAST_SHARE, subject.setting.time_share)),
+        most_elements=most,
     )
-    return _regimes({Shape(*shape): path for shape, path in found.items()})
+    return _regimes(found)
 
 
 def paths_of(subject: Subject, source: Source, shapes: Sequence[Shape]) -> Mapping[Shape, CallPath]:
     """Maps shapes to the paths that calls on them take, as far as these are found."""
     most = max((shape.elements for shape in shapes), default=0)
-    function, dtype, device = subject.variant.function, subject.setting.dtype, subject.device
-    found = explore(function, source, dtype, device, shapes=shapes, most_elements=most, most_calls=_CALLS)
+    return _explored(subject, source, 1.0, shapes=shapes, most_elements=most)
+
+
+def _explored(subject: Subject, source: Source, share: float, **asked: Any) -> Mapping[Shape, CallPath]:
+    """Explores a variant in a share of the calls; a call of torch on heads computes, and counts for several."""
+    setting = subject.setting
+    function, calls = subject.variant.function, round(_CALLS * share / setting.cost_of_call)
+    per_logit = setting.operation.per_logit(_WIDE)
+    found = explore(function, source, setting.dtype, subject.device, most_calls=calls, per_logit=per_logit, **asked)
     return {Shape(*shape): path for shape, path in found.items()}
 
 

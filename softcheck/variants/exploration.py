@@ -34,7 +34,7 @@ _HANGS = 10.0
 """Seconds without another path, after which a call hangs."""
 
 _MANY = 1 << 15
-"""A call on so many elements that launches no kernel computes, and is the last on so many."""
+"""A call on so many numbers that launches no kernel computes, and is the last on so many."""
 
 _DEFINED = 1 << 16
 
@@ -50,12 +50,13 @@ def explore(
     columns: Sequence[int] = (),
     most_elements: int,
     most_calls: int,
+    per_logit: int = 1,
 ) -> dict[Shape, CallPath]:
     """Maps shapes to the paths that calls on them take.
 
     These are the given shapes, each of the rows with each of the columns, and boundaries between these. Of two
     neighbouring sizes that take other paths, bisection finds the first size of the second path. A shape on which the
-    function raises, or that has more than ``most_elements``, has no path. Ends after so many calls, or where one hangs, with what was
+    function raises, or that has more than ``most_elements``, has no path. For each element a call takes and gives ``per_logit`` numbers. Ends after so many calls, or where one hangs, with what was
     found by then; shapes come in an order that spreads them over the grid. Empty where the platform has no fork.
     """
     if not hasattr(os, "fork"):
@@ -70,7 +71,7 @@ def explore(
                 _pretend(device, answers)
             recorder, kind = Recorder(source.files, source.branches, source.condition_lines), TORCH_DTYPES[dtype]
             most = min(most_elements, _MOST_BYTES // kind.itemsize)
-            _Explorer(function, recorder, kind, most, theirs).run(shapes, rows, columns, most_calls)
+            _Explorer(function, recorder, kind, most, per_logit, theirs).run(shapes, rows, columns, most_calls)
         finally:
             # The child runs no code of other threads, and ends without clean-up.
             os._exit(0)
@@ -109,6 +110,7 @@ class _Explorer:
     dtype: torch.dtype
     most: int
     """Elements of the largest call."""
+    per_logit: int
     pipe: Connection
     numbers: dict[CallPath, int] = field(default_factory=dict)
     known: dict[Shape, CallPath | None] = field(default_factory=dict)
@@ -158,7 +160,7 @@ class _Explorer:
         except (Exception, SystemExit):  # noqa: BLE001 - whatever a variant raises here, real calls will tell
             return None
         path = self.recorder.path(shape)
-        if shape[0] * shape[1] >= _MANY and not path.launches:
+        if shape[0] * shape[1] * self.per_logit >= _MANY and not path.launches:
             # It computes without a kernel that could be left out.
             self.most = min(self.most, shape[0] * shape[1])
         is_new = path not in self.numbers
