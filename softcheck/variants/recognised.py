@@ -60,7 +60,7 @@ class Recognised(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         said = [
             self.computes and f"its answers are those of {_named(self.computes)}: add {self.computes} to judge it so",
             f"called as {call}: {' '.join(filter(None, judged))}",
-            self.taken and "--operation says another",
+            self.taken and "add --operation to judge another",
             "its answers are the negatives of losses" if self.call.endswith(NEGATED) else "",
             *meanings,
         ]
