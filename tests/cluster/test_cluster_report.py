@@ -178,7 +178,7 @@ def test_no_process_outlives_a_command_that_is_ended(folder, alone, number):
     os.killpg(running.pid, number) if number == signal.SIGINT else running.send_signal(number)
     running.communicate(timeout=60)
     assert running.returncode == (130 if number == signal.SIGINT else -number)
-    wait_for(lambda: not marked(mark), 10.0)
+    wait_for(lambda: not marked(mark), 30.0)
     begun = len(_records(journal))
     (folder / "calls").unlink()
     done = softcheck("report", "--resume", journal, "--device", "interpreter", "--format", "json", cwd=folder)
