@@ -150,7 +150,8 @@ def test_products_may_be_rounded_to_the_format(dtype):
 
 def test_a_backward_needs_its_own_forward():
     found = made_in(OfTwoForwards.apply)
-    assert {way: violation.kind for way, [violation] in found.items()} == {"asked=in turn": "wrong_gradient"}
+    due = dict.fromkeys(["asked=in turn", "asked=with other calls between"], "wrong_gradient")
+    assert {way: violation.kind for way, [violation] in found.items()} == due
 
 
 def test_the_layout_of_the_output_gradient_matters():

@@ -294,7 +294,9 @@ def test_a_softmax_over_the_first_dimension_passes_in_several_workers_on_rows_th
 def test_a_report_leads_with_the_operation(kernels):
     arguments = ["--family", "ties", "--probe", "empties"]
     taken = reported(f"{kernels}:logarithms", *arguments)
-    assert ": called as f(x): log_softmax by its answers; add --operation to judge another" in taken.stdout.splitlines()[0]
+    assert (
+        ": called as f(x): log_softmax by its answers; add --operation to judge another" in taken.stdout.splitlines()[0]
+    )
     assert taken.exit_code == 0
     obeyed = reported(f"{kernels}:logarithms", "--operation", "softmax", *arguments)
     # On standard error before any case has run, and again in the report's first line.

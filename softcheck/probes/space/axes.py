@@ -18,7 +18,7 @@ from softcheck.probes.base import Subject
 from softcheck.probes.helpers import call_on, parameters_of
 from softcheck.probes.histories.modes import ANY_ALGORITHM, COMPILED, REQUIRES_GRAD, in_mode, modes
 from softcheck.probes.judged_gradients import judged_by
-from softcheck.probes.operand_moves import MASKS, OF_QUERIES, SHARED, TOGETHER, layouts_of_operands
+from softcheck.probes.operand_moves import MASKS, OF_ALL_HEADS, OF_QUERIES, SHARED, TOGETHER, layouts_of_operands
 from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, operand_calls, temperature_call
 from softcheck.probes.same_bits import Repeated
 from softcheck.probes.shape_plan import ROW_COUNTS, interleaved
@@ -459,6 +459,8 @@ class WaySpace:
     def _has_shared(self, given: Mapping[str, str]) -> bool:
         """True if a call has a mask that rows can share, in an operand of which nothing else is asked."""
         is_free = not any(OPERAND in each or each in (GRADIENT, ASKED, "causal", "window") for each in given)
+        # Rows of a matrix have no batch.
+        is_free &= self._has_heads or DIMS in given or not given[SHARED_MASK].startswith(OF_ALL_HEADS)
         return is_free and (self._takes_masks or not {"masked", "biased", CALL}.isdisjoint(given))
 
     @cached_property
