@@ -318,8 +318,11 @@ class WaySpace:
 
     @property
     def _shared(self) -> tuple[str, ...]:
-        """Ways to pass one mask for several rows; of softmax's masks all rows are queries."""
-        return tuple(words for words in SHARED if self._has_heads or words != OF_QUERIES[0])
+        """Ways to pass one mask for several rows; of softmax's masks all rows are queries, and a matrix has no batch."""
+        if self._has_heads:
+            return SHARED
+        has_batch = self.most_dimensions > 2
+        return tuple(w for w in SHARED if w != OF_QUERIES[0] and (has_batch or not w.startswith(OF_ALL_HEADS)))
 
     def launch_parameter(self, axis: str) -> str | None:
         """The function's parameter for one of the axes of how kernels are launched."""
