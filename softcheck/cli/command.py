@@ -40,7 +40,7 @@ class Word(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         self.read, self.name = read, name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """What the function reads; fails with click's own error."""
+        """Returns what the function reads; fails with click's own error."""
         try:
             return self.read(value)
         except UsageError as error:

@@ -253,9 +253,14 @@ def capped(inner: Operation, softcap: float, scale: float) -> Operation:
         return inner
     of = _Capped(inner, softcap, scale)
     if (gradient := inner.gradient) is not None:
-        plain, words = gradient.probabilities, f"{gradient.scale} of capped logits"
-        gradient = replace(gradient, errors=of.gradient_errors, scale=words, second=None)
-        gradient = replace(gradient, probabilities=lambda x: plain(capped_values(x * scale, softcap) / scale))
+        probabilities = gradient.probabilities
+        gradient = replace(
+            gradient,
+            errors=of.gradient_errors,
+            scale=f"{gradient.scale} of capped logits",
+            second=None,
+            probabilities=lambda x: probabilities(capped_values(x * scale, softcap) / scale),
+        )
     return of.operation({"softcap": softcap}, undefined=of.overflows, gradient=gradient)
 
 

@@ -160,9 +160,9 @@ def judged_again(
     x.requires_grad_()
     (dx,) = torch.autograd.grad(computed.yardstick(x), x, g.reshape(len(bits), -1), create_graph=True)
     (exact,) = torch.autograd.grad(dx, x, w)
-    size_of, p = judged_by(computed).second, judged_by(computed).probabilities(x.detach())
-    assert size_of is not None
-    size = size_of(p, g.reshape(len(bits), -1), w).amax(dim=1, keepdim=True)
+    judging = judged_by(computed)
+    assert judging.second is not None
+    size = judging.second(judging.probabilities(x.detach()), g.reshape(len(bits), -1), w).amax(dim=1, keepdim=True)
     # A probability, or a product with one, may be subnormal: it is off by a part of the least number, and is multiplied by g and w.
     largest = [1 + each.reshape(len(bits), -1).abs().amax(dim=1, keepdim=True) for each in (g, w)]
     least = _ROUNDINGS * fmt.least_subnormal * largest[0] * largest[1]
@@ -234,7 +234,8 @@ def _worst_rows(computed: Operation, bits: Bits, found: Bits, grads: Values, fmt
     g = torch.from_numpy(grads)
     x.requires_grad_()
     (exact,) = torch.autograd.grad(computed.yardstick(x), x, g)
-    size = judged_by(computed).size(judged_by(computed).probabilities(x.detach()), g)
+    judging = judged_by(computed)
+    size = judging.size(judging.probabilities(x.detach()), g)
     share = ((dx - exact).abs() / (size + fmt.least_normal)).nan_to_num(nan=torch.inf).amax(dim=1)
     worst: NDArray[np.int64] = np.sort(share.argsort(descending=True)[:most].numpy())
     kept: NDArray[np.int64] = worst[~left_out[worst]]

@@ -104,7 +104,7 @@ _WHAT_TO_WRITE = '@pytest.mark.accuracy(variants=["my_kernels.py:softmax"], dtyp
 
 
 def asked(config: pytest.Config, marker: pytest.Mark | None) -> dict[str, tuple[str, ...]]:
-    """What is chosen for this run, else by the marker, else by pyproject.toml, by setting; no names where all three leave one open.
+    """Returns what is chosen for this run, else by the marker, else by pyproject.toml, by setting; no names where all three leave one open.
 
     Dtypes and probes are named then too, but no probes where the marker chooses families or corpora alone. Raises UsageError
     for a missing marker and for anything else than names.

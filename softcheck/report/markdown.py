@@ -23,7 +23,7 @@ def render(report: Report, _display: Display = PLAIN) -> str:
 def of_tables(
     command: str, closing: str, tables: Iterable[TextTable], remarks: Iterable[str], heading: Iterable[str] = ()
 ) -> str:
-    """What a command found, as Markdown: the closing line first, then its heading, tables and remarks."""
+    """Returns what a command found, as Markdown: the closing line first, then its heading, tables and remarks."""
     values = {"command": command, "closing": closing, "tables": tables, "remarks": remarks, "heading": heading}
     return drawn("tables.md", values, {"md": escape}).rstrip("\n") + "\n"
 

@@ -54,7 +54,7 @@ class Screen:
         self.console.print(Text(text, style=style), soft_wrap=True)
 
     def text(self) -> str:
-        """What was printed, without blanks at the ends of lines."""
+        """The printed text, without blanks at the ends of lines."""
         return "".join(line.rstrip() + "\n" for line in self._drawn.getvalue().splitlines())
 
 

@@ -53,7 +53,7 @@ class RunOptions(RunChoices):
     whole_corpus: bool
     probes: tuple[str, ...] = ()
     effort: Effort = "normal"
-    """How much probes try."""
+    """Amount of trials that probes make."""
     device: DeviceChoice = "auto"
     jobs: int | None = None
     seed: int = 0

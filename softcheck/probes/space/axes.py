@@ -24,8 +24,8 @@ from softcheck.probes.same_bits import Repeated
 from softcheck.probes.shape_plan import ROW_COUNTS, interleaved
 from softcheck.probes.space import contents, own, strides
 from softcheck.probes.space import output_gradients as og
-from softcheck.probes.space import way as way_of
 from softcheck.probes.space.way import DECLARED, Way, WayAxis, named, names_of
+from softcheck.probes.space.way import VALUES as NUMBERS
 from softcheck.probes.tuning import in_configuration
 from softcheck.variants.adapt import Adapted, operands_of
 from softcheck.variants.source import Source, is_compiled_by_torch, launches_kernels, source_of
@@ -416,7 +416,7 @@ class WaySpace:
             or not strides.fits(layout, dims)
             or (not {OTHERS, SHARED_MASK}.isdisjoint(given) and self.rows_of(way) == 1)
             # An answer without numbers hides what else would be wrong: such contents meet nothing.
-            or (self._hides(given, dims) and not given.keys() <= {CONTENTS, ROWS, DIMS, way_of.VALUES})
+            or (self._hides(given, dims) and not given.keys() <= {CONTENTS, ROWS, DIMS, NUMBERS})
             # One row has no other rows.
             or (dims == 1 and not {ROWS, OTHERS, LAYOUT, VMAP}.isdisjoint(given))
             or (self.is_moved(way) and not {OFFSET, OUT, DTYPE}.isdisjoint(given))
@@ -484,7 +484,7 @@ class WaySpace:
             if known in VALUES:
                 value = next(value for value in VALUES[known] if names_of([value_in_words(value)])[0] == text)
                 found |= {**BESIDE.get(known, {}), known: value}
-        own_mask = self.subject.setting.operation.parameters.get("causal")
+        own_mask = self._known.get("causal")
         return found | ({"causal": own_mask} if own_mask and "causal" in found else {})
 
     def _derivatives(self, way: Way) -> int:

@@ -58,7 +58,7 @@ def _backward(out, y, g, gs, gc, scale, n, TILE: tl.constexpr):
 
 
 class _Plan:
-    """How rows of one width are computed."""
+    """Launch settings for rows of one width."""
 
     def __init__(self, n):
         self.meta = {"TILE": min(1024, triton.next_power_of_2(n)), "num_warps": 4 if n <= 2048 else 8}
