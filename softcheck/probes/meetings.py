@@ -70,7 +70,7 @@ _OF_PAIRS = 1.25
 """Calls for each pair of values of the two longest axes, so that all other pairs find a place in them."""
 _MORE = 1.5
 """Times as many calls as these that a plan may have, where two values have not met."""
-_SOUGHT, _SOUGHT_NUMBERS = 0.5, 2_000_000
+SOUGHT, _SOUGHT_NUMBERS = 0.5, 2_000_000
 """Ways in which conditions would come out together, as a share of those of the plan, and the first of their random numbers."""
 _HALVINGS = 8
 """Calls that look for the least size at which a meeting fails."""
@@ -254,7 +254,7 @@ class _Part:
         rng = np.random.default_rng(int(self.plain.get(VALUES, "0")))
         ways = self.attempts.conditions.ways(self.space.axes, rng)
         gradient = self._axes[ax.GRADIENT].values[1] if ax.GRADIENT in self._axes else None
-        for number, way in enumerate(islice(ways, int(planned * _SOUGHT))):
+        for number, way in enumerate(islice(ways, int(planned * SOUGHT))):
             numbered = Way((*way.values, (VALUES, str(_SOUGHT_NUMBERS + number))))
             both = numbered.having(ax.GRADIENT, gradient) if gradient and not way.get(ax.GRADIENT) else numbered
             yield from (each for each in dict.fromkeys((numbered, both)) if not self.space.excluded(each))
