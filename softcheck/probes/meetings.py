@@ -43,8 +43,8 @@ _NONE_CARRIED = (
     "the output carries none, and --backward or backward=True promises one: launch the kernel in the forward of a "
     "torch.autograd.Function that has a backward, or leave the promise out"
 )
-_PARTS = 4
-"""Trials, each of every so-manieth call of the plan."""
+_PARTS, _PARTS_ON_GPU = 4, 8
+"""Trials, each of every so-manieth call of the plan. Beside a GPU there are more cores, which compile and judge at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,8 @@ class Meetings(Probe):
             return []
         if setting.axis is not None:
             return [Trial(setting.axis or "plain", setting.seed)]
-        return [Trial(f"part/{number + 1}-of-{_PARTS}", (number, setting.seed)) for number in range(_PARTS)]
+        parts = _PARTS_ON_GPU if setting.on_gpu else _PARTS
+        return [Trial(f"part/{number + 1}-of-{parts}", (number, parts, setting.seed)) for number in range(parts)]
 
     def run(self, subject: Subject, trial: Trial) -> Outcome:
         """Makes the calls of one part, or one call."""
@@ -117,10 +118,10 @@ class Meetings(Probe):
         if not isinstance(trial.parameters, tuple):
             part = _Part(space, Attempts(space, trial.parameters), is_asked=True)
             return part.of_one(Way.parse(trial.label.removeprefix("plain"), space.axes))
-        number, seed = trial.parameters
+        number, parts, seed = trial.parameters
         plain, attempts = Way(((VALUES, str(_PLAIN_NUMBERS + number)),)), Attempts(space, seed)
         ways, left_out = self._plan(space, seed)
-        outcome = _Part(space, attempts, plain).of(ways[number::_PARTS])
+        outcome = _Part(space, attempts, plain).of(ways[number::parts])
         return msgspec.structs.replace(
             outcome,
             varied=tuple(sorted(attempts.varied)),
@@ -135,7 +136,7 @@ class Meetings(Probe):
         space = _space_of(subject)
         if isinstance(space, Outcome):
             return ["none: a plain call has no answer"]
-        ways, left_out = self._plan(space, trials[0].parameters[1])
+        ways, left_out = self._plan(space, trials[0].parameters[-1])
         return [*(str(way) or "plain" for way in ways), *filter(None, [left_out])]
 
     def _plan(self, space: WaySpace, seed: int) -> tuple[list[Way], str | None]:

@@ -1,8 +1,10 @@
 """A pool of worker processes on one device, and jobs spread over them. Imports no torch."""
 
+import bisect
 import collections
 import contextlib
 import copy
+import operator
 import os
 import queue
 import threading
@@ -305,7 +307,7 @@ class Job(Generic[Item_co]):
     name: str
     work: Callable[[Callable[[Item_co], None]], object]
     followers: "Sequence[Job[Item_co]]" = ()
-    """Jobs that the work has found to do; they begin once it has ended, before others of its lane."""
+    """Jobs that the work has found to do; they take its place in its lane once it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,10 +324,10 @@ def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], No
     The next job comes from the first lane that may begin one. Returns one message per job that raised.
     """
     events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-    waiting, running = [collections.deque(lane.jobs) for lane in lanes], [0] * len(lanes)
+    waiting, running = [collections.deque(enumerate(lane.jobs)) for lane in lanes], [0] * len(lanes)
     done, errors = 0, list[str]()
 
-    def work(number: int, job: Job[Item]) -> None:
+    def work(number: int, place: int, job: Job[Item]) -> None:
         error = None
         try:
             job.work(lambda item: events.put(lambda: deliver(item)))
@@ -333,12 +335,14 @@ def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], No
             error = str(raised)
         except Exception as raised:  # noqa: BLE001 - a silent thread would leave the main thread waiting for ever
             error = f"{job.name}: internal error: {raised!r}"
-        events.put(lambda: ended(number, job, error))
+        events.put(lambda: ended(number, place, job, error))
 
-    def ended(number: int, job: Job[Item], error: str | None) -> None:
+    def ended(number: int, place: int, job: Job[Item], error: str | None) -> None:
         nonlocal done
         running[number] -= 1
-        waiting[number].extendleft(reversed(job.followers))
+        at = bisect.bisect(waiting[number], place, key=operator.itemgetter(0))
+        for follower in reversed(job.followers):
+            waiting[number].insert(at, (place, follower))
         errors.extend([] if error is None else [error])
         done += 1
         progress(done, done + sum(running) + sum(map(len, waiting)))
@@ -349,7 +353,7 @@ def spread(pool: Pool, lanes: Sequence[Lane[Item]], deliver: Callable[[Item], No
                 if sum(running) >= pool.jobs or not pool.may_begin(sum(running)):
                     break
                 running[number] += 1
-                threading.Thread(target=work, args=(number, waiting[number].popleft()), daemon=True).start()
+                threading.Thread(target=work, args=(number, *waiting[number].popleft()), daemon=True).start()
         # Other reports may leave cores to this one.
         with contextlib.suppress(queue.Empty):
             events.get(timeout=_TURN_SECONDS if any(waiting) else None)()

@@ -187,8 +187,9 @@ def test_exact_values_and_limits_are_the_formulas(name, dtype, device):
                 same = (found.per_ulp.cpu().numpy() * block.exact.ulp == 1) | (of.scale is not None)
                 ours = (found.limits / found.per_ulp).cpu().numpy()[bounded & same]
                 wanted = (allowed.elements * block.exact.ulp)[bounded & same]
-                # Answers that the oracle gives so are rounded too where losses are added up.
+                # Answers that the oracle gives so are rounded too where losses are added up; a GPU multiplies in another order.
                 relative = 1e-9 if name in {"cross_entropy mean", "cross_entropy sum"} else 1e-12
+                relative = 1e-10 if of.name.startswith("attention") else relative
                 np.testing.assert_allclose(ours, wanted, rtol=relative, atol=1e-300)
                 if found.sums is not None:
                     rows = block.specials.ordinary & same.all(axis=1)

@@ -133,17 +133,33 @@ def test_the_first_lane_is_begun_first(opened):
     assert order == ["a", "b", "c", "d"]
 
 
-def test_jobs_that_a_job_finds_begin_before_others_of_its_lane(opened):
-    opened.jobs = 1
-    order, followers, counted = [], [], []
+def test_jobs_that_a_job_finds_take_its_place_in_its_lane(opened):
+    opened.jobs = 2
+    order, counted = [], []
+    a_has_begun, is_planned = threading.Event(), threading.Event()
 
-    def plan(_emit):
-        followers.extend(Job(name, lambda _, name=name: order.append(name)) for name in "ab")
+    def job(name):
+        return Job(name, lambda _: order.append(name))
 
-    lane = Lane([Job("plan", plan, followers), Job("last", lambda _: order.append("last"))], 1)
+    def plan_first(_emit):
+        first.extend((Job("a", begin_a), job("b")))
+
+    def begin_a(_emit):
+        order.append("a")
+        a_has_begun.set()
+        assert is_planned.wait(10)
+
+    def plan_second(_emit):
+        assert a_has_begun.wait(10)
+        second.extend((job("c"), job("d")))
+        opened.jobs = 1
+        is_planned.set()
+
+    first, second = [], []
+    lane = Lane([Job("plan", plan_first, first), Job("plan", plan_second, second), job("last")], 2)
     assert spread(opened, [lane], print, lambda *now: counted.append(now)) == []
-    assert order == ["a", "b", "last"]
-    assert counted == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert order == ["a", "b", "c", "d", "last"]
+    assert counted[-1] == (7, 7)
 
 
 def test_an_error_costs_its_job_alone(opened):
