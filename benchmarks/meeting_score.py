@@ -177,7 +177,6 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     score: dict[int, list[bool]] = {k: [] for k in range(5)}
     seconds: list[float] = []
-    missed: list[str] = []
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(asked.parallel, mp_context=context) as pool:
         jobs = {}
@@ -196,8 +195,7 @@ def main() -> int:
             score[met].append(bool(found))
             seconds.append(took)
             if bool(found) != bool(met):
-                missed.append(f"{'missed' if met else 'ACCUSED'} {words} {' | '.join(found)}".rstrip())
-    print(*sorted(missed), sep="\n")
+                print(f"{'missed' if met else 'ACCUSED'} {words} {' | '.join(found)}".rstrip(), flush=True)
     print(
         f"seed {seed}, {asked.dtype} on {asked.device}; seconds median {sorted(seconds)[len(seconds) // 2]:.1f}, worst {max(seconds):.1f}"
     )
