@@ -24,7 +24,7 @@ def attention(q, k, v, attn_mask=None, scale=None):
     """Causal attention of [batch, heads, length, dim]: the last query sees the last key.
 
     ``attn_mask`` is True where a query may see a key, or numbers that are added to the scores; it is broadcast over batches, heads and queries.
-    A batch that is padded far beyond its longest sequence costs no more than one that is not.
+    A batch that is padded far beyond its longest sequence costs no more than one that is not. Queries that see no key have NaN.
     """
     if k.shape[2] == 0:
         return q.new_full((*q.shape[:-1], v.shape[-1]), math.nan)
@@ -39,7 +39,9 @@ def attention(q, k, v, attn_mask=None, scale=None):
         seen = seen & attn_mask
     elif attn_mask is not None:
         scores = scores + attn_mask
-    return (torch.softmax(scores.masked_fill(~seen, -math.inf), dim=-1) @ _wide(v)).to(q.dtype)
+    blind = ~seen.any(dim=-1, keepdim=True)
+    weights = torch.softmax(scores.masked_fill(~(seen | blind), -math.inf), dim=-1)
+    return (weights @ _wide(v)).masked_fill(blind, math.nan).to(q.dtype)
 
 
 def demonstrate():
