@@ -118,9 +118,11 @@ def drawn(rng: random.Random, met: int) -> tuple[str, str, str]:
     operation = rng.choice(list(CONDITIONS))
     axes, x = CONDITIONS[operation], "k" if operation == "attention" else "x"
     chosen = {name: rng.choice(axes[name]) for name in rng.sample(list(axes), met)}
-    if chosen.get("rows") == "x.shape[0] == 1" and "isnan" in chosen.get("contents", ""):
-        # The only row is NaN throughout, and nothing shows.
-        chosen["rows"] = "x.shape[0] == 2"
+    if chosen.get("rows") == "x.shape[0] == 1" and operation != "attention":
+        # Where the only row is NaN throughout, or its loss 0, nothing shows; and a single row of a matrix is contiguous.
+        is_hidden = "isnan" in chosen.get("contents", "") or "ignore_index" in chosen
+        is_hidden |= "is_contiguous" in chosen.get("layout", "") and "dims" not in chosen
+        chosen["rows"] = "x.shape[0] == 2" if is_hidden else chosen["rows"]
     in_gradient = bool(met) and rng.random() < 0.3 and not set(chosen.values()) & {*_SILENT}
     if in_gradient and met > 1:
         # The gradient is one of the circumstances.

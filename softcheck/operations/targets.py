@@ -63,7 +63,7 @@ def of_tensor(x: "torch.Tensor", ignore_index: float | None) -> "torch.Tensor":
     for number, choice in enumerate(choices):
         place = torch.where(kind == number, choice, place)
     if columns == 2:
-        drawn ^= of_rows(x.flip(1))
+        drawn = drawn + of_rows(x.flip(1))
         place = (drawn >> 20) & 1
     if ignore_index is not None:
         place = torch.where(((drawn >> 11) & 15) == 0, int(ignore_index), place)

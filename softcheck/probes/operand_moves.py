@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
 import torch
 
 from oracles.formats import Bits, Format, decode, encode
+from softcheck.calling.operands import Change
 from softcheck.operations.operation import Operation, without_layout
 from softcheck.probes.space import strides
 
@@ -80,6 +82,40 @@ def laid_out(given: Mapping[str, Any], moves: Mapping[str, str]) -> Mapping[str,
         elif name in given and move in moves_of(name, given[name].dim(), is_strided=True):
             found = {**found, name: moved(given[name], move)}
     return found
+
+
+class KeptOperands:
+    """Tensors that calls were given beside their input, for later calls to be given with new values."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[object, ...], torch.Tensor] = {}
+        """The tensors by the number of the call of their step, name, shape, strides and dtype."""
+
+    def change(self, lay: Change | None, *, rewrites: bool) -> Change:
+        """Returns a change of one step's calls, one for each matrix that has one answer, which keeps the operands that ``lay`` makes.
+
+        If it ``rewrites`` them, kept tensors of the same shape hold the new values, and are given in place of new ones. No call of
+        a step gets the operands of another.
+        """
+        numbers = count()
+
+        def changed(given: Mapping[str, Any]) -> Mapping[str, Any]:
+            found, number = dict(given if lay is None else lay(given)), next(numbers)
+            for name, value in found.items():
+                if not isinstance(value, torch.Tensor):
+                    continue
+                key = number, name, tuple(value.shape), value.stride(), value.dtype
+                kept = self._kept.setdefault(key, value)
+                # Expanded rows share their memory, and torch writes to none such.
+                if kept is value or not rewrites or 0 in value.stride() or kept.is_inference():
+                    self._kept[key] = value
+                    continue
+                # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.
+                kept.data.copy_(value)
+                found[name] = kept
+            return found
+
+        return changed
 
 
 def packed_all(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,11 +8,9 @@ import gc
 import inspect
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from functools import partial
-from itertools import count
 from typing import Any
 
 import torch
@@ -28,6 +26,7 @@ from softcheck.probes.base import Subject
 from softcheck.probes.helpers import call_placed, wrong_where_it_lies
 from softcheck.probes.histories.modes import Function, asks_for_gradient, in_mode, with_gradient
 from softcheck.probes.histories.steps import BESIDE, COLLECT, Step
+from softcheck.probes.operand_moves import KeptOperands
 from softcheck.probes.poison import handing_out
 from softcheck.probes.same_bits import differing
 from softcheck.variants.registry import load_anew
@@ -131,8 +130,7 @@ class Player:
         # What outlives a history must not have seen another time.
         self._clock = StandInClock() if copies.are_fresh else None
         self._last: dict[tuple[object, ...], Placed] = {}
-        self._operands: dict[tuple[object, ...], torch.Tensor] = {}
-        """Operands of earlier calls by name, shape, strides and dtype."""
+        self._operands = KeptOperands()
         self._kept: list[tuple[Step, torch.Tensor, Bits]] = []
         self._right: dict[Step, Bits] = {}
         """Right answers: equal steps have equal ones."""
@@ -153,7 +151,7 @@ class Player:
             with handing_out(failing(step.failing)):
                 in_vain(self._timed(self._function), placed.view)
         try:
-            kept = partial(self._kept_operands, numbers=count(), rewrites=step.memory == "same")
+            kept = self._operands.change(None, rewrites=step.memory == "same")
             function = in_mode(in_mode(with_operands(self._function, placed.view, kept), step.settings), step.mode)
             returned = call_placed(self._subject.calling(self._timed(function)), placed)
         except UninterpretableError as error:
@@ -179,25 +177,6 @@ class Player:
                 return function(x)
 
         return Around(function, timed)
-
-    def _kept_operands(self, given: Mapping[str, Any], *, numbers: Iterator[int], rewrites: bool) -> Mapping[str, Any]:
-        """Keeps the operands of a step's call; if it ``rewrites`` them, those that are kept hold the new values, where they have that shape.
-
-        ``numbers`` count the calls of the step, one for each matrix that has one answer: none gets the operands of another.
-        """
-        found, number = dict(given), next(numbers)
-        for name, value in given.items():
-            if not isinstance(value, torch.Tensor):
-                continue
-            key = number, name, tuple(value.shape), value.stride(), value.dtype
-            kept = self._operands.setdefault(key, value)
-            if kept is value or not rewrites or 0 in value.stride() or kept.is_inference():
-                self._operands[key] = value
-                continue
-            # Through ``data``, which leaves the tensor's version as it is: so do kernels that write to it.
-            kept.data.copy_(value)
-            found[name] = kept
-        return found
 
     def overwritten(self) -> Violation | None:
         """Returns a violation if an output is no longer what it was when it came."""

@@ -101,8 +101,7 @@ class Attempts:
             bits = np.concatenate([bits[: len(bits) // 2]] * 2) if asked == og.SHARED_BIAS else bits
         prepared = self._calls.prepared(subject, way, bits)
         held = prepared.storage()
-        if not again:
-            self._calls.make_before(prepared, way, held)
+        prepared = prepared if again else self._calls.make_before(prepared, way, held)
         x, leaves = self._input(prepared, way, held)
         storage = x.detach().reshape(-1) if asked == og.HIDDEN_LAYER else held
         try:
@@ -128,6 +127,7 @@ class Attempts:
         if output is None:
             return Attempted(refused=_refused(f"an answer of the shape {list(returned.output.shape)}"))
         broken += (*self._wrong(subject, prepared, output, returned, way), *_written_beside(prepared))
+        broken = broken or self._calls.make_after(prepared, way, returned.output)
         if broken:
             return Attempted(broken)
         parts = parts_of(whole[-1]) if whole and asked == og.ALL_ANSWERS else {}

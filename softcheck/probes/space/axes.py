@@ -31,8 +31,8 @@ from softcheck.variants.adapt import Adapted, operands_of
 from softcheck.variants.source import Source, is_compiled_by_torch, launches_kernels, source_of
 
 COLUMNS, ROWS, DIMS, LAYOUT, OFFSET, CONTENTS = "columns", "rows", "dims", "layout", "offset", "contents"
-OTHERS, GRADIENT, ASKED, MODE, SETTINGS, BEFORE, OUT = (
-    *("other rows", "gradient", "asked", "mode", "settings", "before", "out"),
+OTHERS, GRADIENT, ASKED, MODE, SETTINGS, BEFORE, AFTER, OUT = (
+    *("other rows", "gradient", "asked", "mode", "settings", "before", "after", "out"),
 )
 OPERAND = "layout of "
 """Begins the name of the axis of an operand's layout."""
@@ -100,6 +100,8 @@ EARLIER = (
     *("the same storage", "a failed allocation", "another option", "a backward", "refused memory for the answer"),
 )
 """Calls before the one that is judged."""
+LATER = "three calls on other rows"
+"""Calls after the one that is judged, by which a caller's answer must not change."""
 HEADS: Mapping[str, tuple[str, ...]] = {
     "queries": ("1", "7", "100"),
     "head_dim": ("32", "96", "128"),
@@ -172,6 +174,7 @@ class WaySpace:
             WayAxis(MODE, names_of((NONE, *(mode for mode in self._modes if not _is_of_settings(mode))))),
             WayAxis(SETTINGS, names_of((NONE, *filter(_is_of_settings, self._modes)))),
             WayAxis(BEFORE, (NONE, *self._earlier())),
+            WayAxis(AFTER, (NONE, LATER)),
             WayAxis(OUT, (NONE, *outs)),
             WayAxis(SHARED_MASK, (NONE, *(self._shared if self._has_masks else ())), is_promised=False),
             *(WayAxis(name, self._given(name), is_promised=False) for name in own.LAUNCH),

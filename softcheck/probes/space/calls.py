@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from oracles.formats import FORMATS, Bits, decode, encode
-from softcheck.calling.call import TORCH_DTYPES, to_tensor
+from softcheck.calling.call import TORCH_DTYPES, to_bits, to_tensor
 from softcheck.calling.operands import Around, Change, Inputs, given, inputs_of, with_operands
+from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError
 from softcheck.operations.heads import split
 from softcheck.operations.operation import without_layout
@@ -21,9 +22,17 @@ from softcheck.operations.registry import operation
 from softcheck.operations.targets import in_rows
 from softcheck.probes.base import Subject
 from softcheck.probes.histories.player import failing, in_vain
-from softcheck.probes.operand_moves import OF_ALL_HEADS, OF_QUERIES, laid_out, rows_of_shared, with_shared_masks
+from softcheck.probes.operand_moves import (
+    OF_ALL_HEADS,
+    OF_QUERIES,
+    KeptOperands,
+    laid_out,
+    rows_of_shared,
+    with_shared_masks,
+)
 from softcheck.probes.options import TEMPERATURE, VALUES, called_as, giving, temperature_call, with_options
 from softcheck.probes.poison import handing_out
+from softcheck.probes.same_bits import differing
 from softcheck.probes.space import axes as ax
 from softcheck.probes.space import contents, own, strides
 from softcheck.probes.space.axes import WaySpace
@@ -34,6 +43,8 @@ from softcheck.variants.adapt import Adapted, operands_of
 OPERANDS = ("q", "k", "v")
 _LONG = 2000
 """Columns from which on a wider row has one column more, and not three times as many."""
+_AFTER = 3
+"""Calls that come after one: memory for answers may take turns."""
 _MATRICES = 2
 """Matrices of a call's rows that have one answer: of a single one all layouts of rows are one."""
 
@@ -188,18 +199,37 @@ class WayCalls:
             values[space.dim_parameter] = asked
         return own.with_values(taken, values) if values else taken
 
-    def make_before(self, prepared: Prepared, way: Way, storage: torch.Tensor) -> None:
-        """Makes the call that comes before, if a way has one: whatever it gives, it must leave no mark."""
+    def make_before(self, prepared: Prepared, way: Way, storage: torch.Tensor) -> Prepared:
+        """Makes the call that comes before, if a way has one: whatever it gives, it must leave no mark. Returns the call that follows."""
         before = way.get(ax.BEFORE)
         if before == "the same storage":
+            operands = KeptOperands()
+            first = replace(prepared, lay=operands.change(prepared.lay, rewrites=False))
             whole = prepared.laid.storage.copy()
             whole[prepared.laid.places] = self.bits(way, "before")
             storage.copy_(to_tensor(whole, prepared.subject.setting.fmt, storage.device))
             x = prepared.view(storage)
-            in_vain(lambda: self.space.called(prepared.at(x), way)(x))
+            in_vain(lambda: self.space.called(first.at(x), way)(x))
             storage.copy_(prepared.storage())
-        elif before:
+            return replace(prepared, lay=operands.change(prepared.lay, rewrites=True))
+        if before:
             self._make_other(prepared, way, before)
+        return prepared
+
+    def make_after(self, prepared: Prepared, way: Way, output: torch.Tensor) -> tuple[Violation, ...]:
+        """Makes the calls that come after, if a way has any, on other rows of its shape; returns a violation if an answer changes by them."""
+        if not way.get(ax.AFTER):
+            return ()
+        fmt, before = prepared.subject.setting.fmt, to_bits(output, prepared.subject.setting.fmt)
+        held = []
+        for number in range(_AFTER):
+            other = self.prepared(prepared.subject, way, self.bits(way, f"after {number}"))
+            x = other.view(other.storage())
+            with suppress(ValueError):
+                held.append(in_vain(self.space.called(other.at(x), way), x))
+        message = f"an answer changed in {way.get(ax.AFTER)}"
+        changed = differing(FindingKind.OUTPUT_REUSED, before, to_bits(output, fmt), fmt, message)
+        return () if changed is None else (changed,)
 
     def make_between(self, prepared: Prepared, way: Way) -> None:
         """Makes calls between a forward and its backward: of another shape, and last with another option."""
