@@ -143,6 +143,14 @@ def test_all_pairs_show_each_pair_with_each_target():
     assert 200 < int(targets.sum()) < 300
 
 
+@pytest.mark.parametrize("columns", [1, 2, 3, 129])
+def test_rows_of_equal_logits_have_a_target(columns):
+    zeros = of_tensor(torch.zeros(3, columns), -100)
+    assert torch.all((zeros >= 0) & (zeros < columns)), zeros
+    equal = of_tensor(torch.arange(64.0)[:, None].expand(64, columns), -100)
+    assert 48 < (equal >= 0).sum() < 64
+
+
 def test_targets_are_those_of_the_row_wherever_it_stands_and_of_every_kind():
     x = torch.randn(4000, 37, generator=torch.Generator().manual_seed(0)).half()
     targets = of_tensor(x, -100)

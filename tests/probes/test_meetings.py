@@ -8,6 +8,7 @@ import torch
 from probe_helpers import conclusion, conclusion_of_source, made_in
 
 import softcheck
+from softcheck.contract import FindingKind
 from softcheck.probes import meetings
 from softcheck.probes.base import Setting, Subject
 from softcheck.probes.space.attempts import Attempts
@@ -115,6 +116,40 @@ def test_a_stale_answer_for_the_same_storage_is_found():
         return kept[key][1]
 
     assert any("before" in axes_of(each) for each in conclusion("meetings", softmax).findings)
+
+
+def test_an_answer_that_a_later_wide_call_overwrites_is_found():
+    buffers = {}
+
+    def softmax(x):
+        answer = torch.softmax(x, -1)
+        if x.shape[-1] <= 1024:
+            return answer
+        ring = buffers.setdefault((x.shape, x.dtype), [torch.empty_like(answer) for _ in range(3)])
+        ring.append(ring.pop(0))
+        return ring[0].copy_(answer)
+
+    found = conclusion("meetings", softmax).findings
+    assert [(each.violation.kind, axes_of(each)) for each in found] == [
+        (FindingKind.OUTPUT_REUSED, {"columns", "after"})
+    ]
+
+
+def test_a_mask_that_is_kept_by_its_tensor_is_found(tmp_path):
+    file = tmp_path / "kernel.py"
+    file.write_text(
+        "import torch\n"
+        "_KEPT = {}\n"
+        "def softmax(x, mask):\n"
+        "    key = id(mask), mask.data_ptr()\n"
+        "    if key not in _KEPT:\n"
+        "        # The mask is kept too, so that no other gets its id.\n"
+        "        _KEPT[key] = mask, torch.where(mask, 0.0, float('-inf'))\n"
+        "    return torch.softmax(x + _KEPT[key][1].to(x.dtype), -1)\n"
+    )
+    function = load(f"{file}:softmax").function
+    function.__name__ = f"{file}:softmax"
+    assert {"before"} in [axes_of(each) for each in conclusion("meetings", function).findings]
 
 
 @pytest.mark.parametrize(
