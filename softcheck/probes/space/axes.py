@@ -16,7 +16,7 @@ from softcheck.calling.call import TORCH_DTYPES, Called
 from softcheck.operations.operation import Parameter, value_in_words, without_layout
 from softcheck.probes.base import Subject
 from softcheck.probes.helpers import call_on, parameters_of
-from softcheck.probes.histories.modes import ANY_ALGORITHM, COMPILED, REQUIRES_GRAD, in_mode, modes
+from softcheck.probes.histories.modes import ANY_ALGORITHM, COMPILED, GRAPH, REQUIRES_GRAD, STREAMS, in_mode, modes
 from softcheck.probes.judged_gradients import judged_by
 from softcheck.probes.operand_moves import MASKS, OF_ALL_HEADS, OF_QUERIES, SHARED, TOGETHER, layouts_of_operands
 from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, operand_calls, temperature_call
@@ -122,8 +122,8 @@ _OF_ANY_SIZE = (CONTENTS, OTHERS, COLUMNS, ROWS)
 """Axes for whose values torch.compile makes one code."""
 _NOT_COMPILED_FOR = (CONTENTS, OTHERS, ROWS, MODE, SETTINGS, VMAP, MODULE)
 """Axes for whose values Triton has one kernel."""
-_LEFT_TO_HISTORIES = ("graph", "while another call")
-"""Parts of modes that histories alone try, since they need the other calls of a history."""
+_REPLAYED = (GRAPH, STREAMS)
+"""Modes that make several calls, on other values too, of which none carries a gradient."""
 _OF_DEFAULTS = ("default_device", "default_dtype(torch.float64)")
 """Parts of modes that are tried where the source asks for defaults: another default dtype is tried in any case."""
 
@@ -405,7 +405,8 @@ class WaySpace:
         is_shared = layout in strides.SHARED and not (
             layout == strides.EXPANDED and given.keys().isdisjoint({DIMS, ASKED}) and given.get(GRADIENT) == og.VARYING
         )
-        has_none = is_shared or any(word in mode for word in _SILENT_MODES) or OUT in given
+        is_replayed = self.mode_of(way) in _REPLAYED
+        has_none = is_shared or is_replayed or any(word in mode for word in _SILENT_MODES) or OUT in given
         of_heads = self._has_heads and not given.keys().isdisjoint({LAYOUT, OFFSET})
         of_plain = {CONTENTS, OTHERS, GRADIENT, MODE, SETTINGS, DTYPE} if asked in og.OF_PLAIN_ROWS else set()
         of_plain |= {DIMS} if asked in og.OF_PLAIN_ROWS - og.OF_ANY_DIMENSION else set()
@@ -426,6 +427,7 @@ class WaySpace:
             or (DTYPE in given and OUT in given)
             or (asked == og.FORWARD_MODE and self._derivatives(way) > _MOST_DERIVATIVES)
             or (VMAP in given and not {LAYOUT, OFFSET, OUT, GRADIENT, ASKED, SETTINGS}.isdisjoint(given))
+            or (is_replayed and not {SETTINGS, VMAP, OUT}.isdisjoint(given))
             or (SHARED_MASK in given and not self._has_shared(given))
             # One operand's own layout leaves the others packed: matrices that are all operands have no layout of the input then.
             or (
@@ -466,7 +468,9 @@ class WaySpace:
         """True if a call has a mask that rows can share, in an operand of which nothing else is asked."""
         is_free = not any(OPERAND in each or each in (GRADIENT, ASKED, "causal", "window") for each in given)
         # Rows of a matrix have no batch.
-        is_free &= self._has_heads or DIMS in given or not given[SHARED_MASK].startswith(OF_ALL_HEADS)
+        is_free &= (
+            self._has_heads or _dims_of(given.get(DIMS, "2"))[0] > 2 or not given[SHARED_MASK].startswith(OF_ALL_HEADS)
+        )
         return is_free and (self._takes_masks or not {"masked", "biased", CALL}.isdisjoint(given))
 
     @cached_property
@@ -646,7 +650,7 @@ class WaySpace:
     def _modes(self) -> list[str]:
         setting = self.subject.setting
         known = modes(on_gpu=setting.on_gpu, dtype=setting.dtype, has_products=setting.has_products)
-        left_out = (*_LEFT_TO_HISTORIES, *(() if self.source.mentions("get_default_") else _OF_DEFAULTS))
+        left_out = () if self.source.mentions("get_default_") else _OF_DEFAULTS
         found = [mode for group in known for mode in group if not any(word in mode for word in left_out)]
         return [*found, *([COMPILED] if self.source.mentions("_compiling(") else [])]
 
