@@ -135,21 +135,18 @@ def test_an_answer_that_a_later_wide_call_overwrites_is_found():
     ]
 
 
-def test_a_mask_that_is_kept_by_its_tensor_is_found(tmp_path):
-    file = tmp_path / "kernel.py"
-    file.write_text(
-        "import torch\n"
-        "_KEPT = {}\n"
-        "def softmax(x, mask):\n"
-        "    key = id(mask), mask.data_ptr()\n"
-        "    if key not in _KEPT:\n"
-        "        # The mask is kept too, so that no other gets its id.\n"
-        "        _KEPT[key] = mask, torch.where(mask, 0.0, float('-inf'))\n"
-        "    return torch.softmax(x + _KEPT[key][1].to(x.dtype), -1)\n"
-    )
-    function = load(f"{file}:softmax").function
-    function.__name__ = f"{file}:softmax"
-    assert {"before"} in [axes_of(each) for each in conclusion("meetings", function).findings]
+def test_a_mask_that_is_kept_by_its_tensor_is_found():
+    kept = {}
+
+    @softcheck.variant(call="f(x, keep)")
+    def softmax(x, keep):
+        key = id(keep), keep.data_ptr()
+        if key not in kept:
+            # The mask is kept too, so that no other gets its id.
+            kept[key] = keep, keep.clone()
+        return torch.softmax(x.masked_fill(~kept[key][1], float("-inf")), -1)
+
+    assert {"before"} in [axes_of(each) for each in conclusion("meetings", softmax).findings]
 
 
 @pytest.mark.parametrize(

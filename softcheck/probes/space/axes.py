@@ -91,7 +91,7 @@ _MOST_ROWS, _MOST_ROWS_INTERPRETED = 2051, 70
 _TALL_ON_GPU, _TALL, _TALL_INTERPRETED = 4099, 1027, 259
 _MOST_OWN, _MOST_OWN_QUERIES = 6, 4
 """Sizes of a variant's source that are levels of an axis."""
-_MOST_QUERIES, _MOST_KEYS = 300, 600
+_MOST_QUERIES, _MOST_KEYS, _MOST_GROUPS = 300, 600, 33
 ALIKE, OF_ALL_KINDS = "alike", "of all kinds"
 """Contents of the rows beside the first: those of the first, or others in each."""
 EARLIER = (
@@ -103,7 +103,7 @@ EARLIER = (
 LATER = "three calls on other rows"
 """Calls after the one that is judged, by which a caller's answer must not change."""
 HEADS: Mapping[str, tuple[str, ...]] = {
-    "queries": ("1", "7", "100"),
+    "queries": ("1", "7", "170"),
     "head_dim": ("32", "96", "128"),
     "groups": ("2", "3"),
     "value_dim": ("24", "80"),
@@ -623,7 +623,12 @@ class WaySpace:
         fixed |= set() if is_open and any(map(self.source.mentions, _OF_GROUPS)) else {"groups"}
         fixed |= set() if any(map(self.source.mentions, _OF_VALUES)) else {"value_dim"}
         queries = map(str, self._own_sizes(_MOST_QUERIES, _MOST_OWN_QUERIES))
-        sizes = {**HEADS, "queries": names_of((*HEADS["queries"], *queries))}
+        groups = map(str, self._own_sizes(_MOST_GROUPS, 2))
+        sizes = {
+            **HEADS,
+            "queries": names_of((*HEADS["queries"], *queries)),
+            "groups": names_of((*HEADS["groups"], *groups)),
+        }
         return {name: each for name, each in sizes.items() if name not in fixed}
 
     @property

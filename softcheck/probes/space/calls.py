@@ -114,7 +114,7 @@ class WayCalls:
         bits = make(name, rows, columns, setting.fmt, rng, numbers)
         if name == contents.PLAIN and self._has_mask(way):
             # A mask that hides nothing shows nothing of where it lies.
-            bits = contents.partly_hidden(bits, setting.fmt)
+            bits = contents.partly_hidden(bits, setting.fmt, rng)
         if way.get(ax.SHARED_MASK):
             batches = split(rows)[0] if setting.has_heads else (*self.space.leading_of(way)[0][:-1], 1)[0]
             of_one = rows // batches if way.get(ax.SHARED_MASK).startswith(OF_ALL_HEADS) else rows

@@ -186,10 +186,10 @@ def names(numbers: Sequence[float], fmt: Format) -> tuple[str, ...]:
     )
 
 
-def partly_hidden(bits: Bits, fmt: Format) -> Bits:
-    """Returns rows of which each seventh column, another one from row to row but never the first, is -inf, as a mask hides it."""
+def partly_hidden(bits: Bits, fmt: Format, rng: np.random.Generator) -> Bits:
+    """Returns rows of which each seventh column, others from row to row and from draw to draw but never the first, is -inf, as a mask hides it."""
     rows, columns = (np.arange(size) for size in bits.shape)
-    is_hidden = ((columns + 5 * rows[:, None]) % 7 == 3) & (columns > 0)
+    is_hidden = ((columns + 5 * rows[:, None]) % 7 == rng.integers(7)) & (columns > 0)
     return np.where(is_hidden, encode(np.array(-np.inf), fmt), bits)
 
 
