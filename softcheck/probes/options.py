@@ -24,7 +24,7 @@ VALUES: Mapping[str, tuple[Parameter, ...]] = {
     "biased": (1.0,),
     "causal": ("top-left",),
     "window": (7.0, 1.0, 40.0),
-    "groups": (2.0, 3.0),
+    "groups": (2.0, 3.0, 17.0),
     "sink": (1.0, -2.0),
     "scale": (0.5, 3.0, 0.1, 0.502),
     "softcap": (30.0, 2.0),

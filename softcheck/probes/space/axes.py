@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import islice
@@ -91,7 +91,8 @@ _MOST_ROWS, _MOST_ROWS_INTERPRETED = 2051, 70
 _TALL_ON_GPU, _TALL, _TALL_INTERPRETED = 4099, 1027, 259
 _MOST_OWN, _MOST_OWN_QUERIES = 6, 4
 """Sizes of a variant's source that are levels of an axis."""
-_MOST_QUERIES, _MOST_KEYS, _MOST_GROUPS = 300, 600, 33
+_MOST_QUERIES, _MOST_KEYS = 300, 600
+_MOST_WINDOW = 200
 ALIKE, OF_ALL_KINDS = "alike", "of all kinds"
 """Contents of the rows beside the first: those of the first, or others in each."""
 EARLIER = (
@@ -105,7 +106,8 @@ LATER = "three calls on other rows"
 HEADS: Mapping[str, tuple[str, ...]] = {
     "queries": ("1", "7", "170"),
     "head_dim": ("32", "96", "128"),
-    "groups": ("2", "3"),
+    # A tile of a matrix product has 16 heads.
+    "groups": ("2", "3", "17"),
     "value_dim": ("24", "80"),
 }
 """Sizes of heads beside the declared ones."""
@@ -489,7 +491,7 @@ class WaySpace:
         for name, text in given.items():
             known = "scale" if name == TEMPERATURE else name
             if known in VALUES:
-                value = next(value for value in VALUES[known] if names_of([value_in_words(value)])[0] == text)
+                value = next(each for each in self._values_of(known) if names_of([value_in_words(each)])[0] == text)
                 found |= {**BESIDE.get(known, {}), known: value}
         own_mask = self._known.get("causal")
         return found | ({"causal": own_mask} if own_mask and "causal" in found else {})
@@ -604,9 +606,14 @@ class WaySpace:
         # A temperature is 1 over a scale.
         for name in (each for each in VALUES if each in given or (each == "scale" and TEMPERATURE in given)):
             usual = operation.parameters[name]
-            others: Sequence[Parameter] = [value for value in VALUES[name] if value != usual]
+            others = [value for value in self._values_of(name) if value != usual]
             found[name] = names_of((f"{value_in_words(usual) or 'none'} by default", *map(value_in_words, others)))
         return found | ({TEMPERATURE: found["scale"]} if temperature_call(function) and "scale" in found else {})
+
+    def _values_of(self, option: str) -> list[Parameter]:
+        """Returns values of an option: those of any function, and of a number of keys some that the source names."""
+        own = self._own_sizes(_MOST_WINDOW, 2) if option == "window" else []
+        return list(dict.fromkeys((*VALUES[option], *map(float, own))))
 
     def _heads(self) -> dict[str, tuple[str, ...]]:
         """Sizes of heads, where they are not declared; a scale that is declared belongs to the head dimension."""
@@ -623,12 +630,7 @@ class WaySpace:
         fixed |= set() if is_open and any(map(self.source.mentions, _OF_GROUPS)) else {"groups"}
         fixed |= set() if any(map(self.source.mentions, _OF_VALUES)) else {"value_dim"}
         queries = map(str, self._own_sizes(_MOST_QUERIES, _MOST_OWN_QUERIES))
-        groups = map(str, self._own_sizes(_MOST_GROUPS, 2))
-        sizes = {
-            **HEADS,
-            "queries": names_of((*HEADS["queries"], *queries)),
-            "groups": names_of((*HEADS["groups"], *groups)),
-        }
+        sizes = {**HEADS, "queries": names_of((*HEADS["queries"], *queries))}
         return {name: each for name, each in sizes.items() if name not in fixed}
 
     @property
