@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from runpy import run_path
 from typing import Any
 
 from oracles.formats import FLOAT32
@@ -69,9 +71,12 @@ def _check_value(name: str, value: Parameter) -> None:
 
 
 def check_name(name: str) -> str:
-    """Returns the name itself. Raises UsageError, with near matches, if no operation has it."""
+    """Returns the name itself, or the place of an operation, ``FILE.py:NAME``. Raises UsageError, with near matches, if no operation has it."""
+    if name not in OPERATIONS and ":" not in name:
+        more = "An operation of your own is given as FILE.py:NAME or PACKAGE.MODULE:NAME"
+        raise UsageError(f"unknown operation {name!r}; {near_matches(name, list(OPERATIONS))} {more}")
     if name not in OPERATIONS:
-        raise UsageError(f"unknown operation {name!r}; {near_matches(name, list(OPERATIONS))}")
+        _at(name)
     return name
 
 
@@ -87,13 +92,27 @@ def operation(name: str, parameters: Mapping[str, Parameter] | None = None) -> O
     Raises UsageError for an unknown name, of an operation or a parameter, and for a parameter's value that is not judged.
     """
     check_name(name)
-    return _loaded(OPERATIONS[name], tuple(sorted((parameters or {}).items())))
+    return _loaded(name, tuple(sorted((parameters or {}).items())))
 
 
 @cache
-def _loaded(place: str, parameters: tuple[tuple[str, Parameter], ...]) -> Operation:
-    module, _, constant = place.partition(":")
-    found: Operation = getattr(import_module(module), constant)
+def _at(place: str) -> Operation:
+    """Imports an operation. Raises UsageError, with the next step, where there is none."""
+    where, _, constant = place.rpartition(":")
+    try:
+        named = run_path(where) if where.endswith(".py") else vars(import_module(where))
+    except Exception as error:
+        raise UsageError(f"operation {place!r}: {where} can't be imported: {type(error).__name__}: {error}") from error
+    if not isinstance(found := named.get(constant), Operation):
+        known = [name for name, each in named.items() if isinstance(each, Operation)]
+        hint = near_matches(constant, known) if known else "make one there by softcheck.operations.formula.from_formula"
+        raise UsageError(f"operation {place!r}: {where} has no operation {constant!r}; {hint}")
+    return found if place in OPERATIONS.values() else replace(found, name=place)
+
+
+@cache
+def _loaded(name: str, parameters: tuple[tuple[str, Parameter], ...]) -> Operation:
+    found = _at(OPERATIONS.get(name, name))
     for given, value in parameters:
         if given not in found.parameters:
             hint = near_matches(given, list(found.parameters)) if found.parameters else "it has none"

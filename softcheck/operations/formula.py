@@ -1,0 +1,112 @@
+"""An operation from its formula: one expression gives its answers, bounds and values on a device (docs/adding_an_operation.md)."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oracles._enclosure import Ball
+from oracles.arrays import Array, largest, module_of, quiet
+from oracles.ball import enclosed
+from oracles.formats import FLOAT32, FLOAT64, Format, Values
+from oracles.reference import FullyMasked, Reference, stated
+from softcheck.errors import UsageError
+from softcheck.numbers.expression import Number
+from softcheck.operations.arithmetic import IN_FLOAT64
+from softcheck.operations.bounds import Bounds, Model, bounds_of
+from softcheck.operations.operation import Exact, Operand, Operation, functions_of
+from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
+from softcheck.operations.softmax import LOG_SOFTMAX
+from softcheck.operations.ulp import Scaled
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class _Formula:
+    formula: Callable[[Number], Number]
+    enclosure: Callable[[list[Ball]], Sequence[Ball]]
+    special: Mapping[float, float]
+    of_rows: bool
+    scale: Callable[[Array, Array, Format], Array]
+
+    def answer(self, values: Values, fmt: Format, masked: FullyMasked) -> Reference:
+        if fmt == FLOAT64:
+            return self.prove(values, fmt, masked)
+        with quiet(values):
+            return stated(*self._with_special_rows(values, self._of(values, IN_FLOAT64), masked))
+
+    def prove(self, values: Values, _fmt: Format, masked: FullyMasked) -> Reference:
+        high, low, off = enclosed(values, self.enclosure, 1 if self.of_rows else values.shape[1])
+        return stated(*self._with_special_rows(values, Number(high, IN_FLOAT64, off), masked), low)
+
+    def bounds(self, values: Array, exact: Scaled, answers: Array, model: Model) -> Bounds:
+        with quiet(values):
+            found = self._of(values, model)
+            error = module_of(values).where(abs(found.value) < math.inf, found.error + model.underflow, 0.0)
+            return bounds_of(error, answers, exact, model)
+
+    def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:
+        from softcheck.operations.torch_bounds import inverse_ulp
+
+        values = x.double()
+        answers, off = self._with_special_rows(values, self._of(values, IN_FLOAT64), "nan")
+        size = abs(answers).maximum(self.scale(values, answers, fmt)).nan_to_num(0.0)
+        return Exact(answers, (off * inverse_ulp(size, fmt, of_scale=True)).amax(dim=1))
+
+    def _of(self, values: Array, model: Model) -> Number:
+        x = Number.read(values, model)
+        return self.formula(x) if values.shape[1] else x
+
+    def _with_special_rows(self, values: Array, found: Number, masked: FullyMasked) -> tuple[Array, Array]:
+        """The answers, and their errors: 0 of those that are not computed."""
+        xp, top, answers = module_of(values), largest(values), found.value
+        known = {math.inf: math.nan, -math.inf: math.nan if masked == "nan" else 0.0, **self.special}
+        for logit, answer in known.items():
+            answers = xp.where(top == logit, answer, answers)
+        answers = xp.where(xp.isnan(top), math.nan, answers)
+        return answers, xp.where(xp.isfinite(top) & xp.isfinite(answers), found.error, 0.0)
+
+
+def from_formula(
+    formula: Callable[[Number], Number],
+    enclosure: Callable[[list[Ball]], Sequence[Ball]],
+    yardstick: "Callable[[torch.Tensor], torch.Tensor]",
+    *,
+    special: Mapping[float, float] | None = None,
+    of_rows: bool = False,
+    scale: Callable[[Array, Array, Format], Array] = LOG_SOFTMAX.scale,
+    **more: Any,
+) -> Operation:
+    """Returns the operation that a formula is of: [rows, columns] answers, or [rows, 1] if they are ``of_rows``.
+
+    ``formula`` takes the matrix, and its errors are those that kernels may have. ``enclosure`` is the oracle that decides in doubt, from a
+    row's logits to its answers, as balls of Arb. ``yardstick`` computes them as torch does. ``special`` has the answers of rows by
+    their largest logit, +inf or -inf; others are NaN. ``more`` are fields of ``Operation``.
+
+    Raises UsageError where formula and enclosure disagree on a small matrix.
+    """
+    fields: dict[str, Any] = {
+        "name": formula.__name__,
+        "operands": LOG_SOFTMAX.operands,
+        "outputs": (Operand("y", ("rows",)),) if of_rows else LOG_SOFTMAX.outputs,
+        "families": LOG_SOFTMAX.families,
+        "relations": (),
+        "rules": (WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
+        "scale_text": LOG_SOFTMAX.scale_text,
+        **functions_of(_Formula(formula, enclosure, special or {}, of_rows, scale)),
+    }
+    found = Operation(yardstick=yardstick, **{**fields, **more})
+    values = np.random.default_rng(0).normal(scale=4.0, size=(4, 5))
+    values[1, 0] = -np.inf
+    for row, ours, proven in zip(
+        values, found.answer(values, FLOAT32, "nan").values, found.prove(values, FLOAT32, "nan").values, strict=True
+    ):
+        if ours.shape != proven.shape or not np.allclose(ours, proven, rtol=1e-12, atol=1e-12, equal_nan=True):
+            raise UsageError(
+                f"{found.name}: for the row {row} the formula gives {ours} and the enclosure {proven}; one of them is wrong"
+            )
+    return found
