@@ -298,6 +298,7 @@ def _attention(**parameters: Parameter) -> Operation:
         rules=(*_NUMBERS, rules.NOTHING_SEEN, rules.WITHIN_ITS_VALUES),
         with_parameters=_attention,
         timed_shape=(64, 4096),
+        sums="attention_logsumexp",
         scale_text="of sum p |v|",
         **undifferentiated,
     )
@@ -317,6 +318,8 @@ def _logsumexp(**parameters: Parameter) -> Operation:
         outputs=(Operand("lse", ("rows", "queries")),),
         rules=(*_NUMBERS, *([rules.NOTHING_SEEN] if no_keys == "zero" else [])),
         with_parameters=_logsumexp,
+        sum_sign=1,
+        sums="attention_logsumexp",
         scale_text="of max(|m| + log-sum, 1)",
     )
 

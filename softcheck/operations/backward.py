@@ -212,6 +212,8 @@ def _operation(name: str, unit: str, named: Named | None = None) -> Operation:
         with_named=lambda operation, named: _operation(operation.name, operation.scale_text, named),
         scale_text=unit,
         gradient=None,
+        sum_sign=0,
+        takes_exponentials=of_rows_.is_logarithm,
         subtracts_maximum=not of_rows_.is_logarithm,
         **functions_of(of_rows_),
     )

@@ -126,6 +126,7 @@ def _of(named: Named | None = None, **parameters: Parameter) -> Operation:
         parameters=given,
         with_parameters=_of,
         with_named=(lambda operation, named: _of(named, **operation.parameters)) if of_row else None,
+        sum_sign=1,
         arguments=losses.targets.arguments(with_weights=losses.is_weighted),
         most_columns=_WIDEST_HEAD if head else None,
         timed_shape=(4096, _WIDEST_HEAD) if head else None,

@@ -18,7 +18,7 @@ from softcheck.operations.arithmetic import IN_FLOAT64
 from softcheck.operations.bounds import Bounds, Model, bounds_of
 from softcheck.operations.operation import Exact, Operand, Operation, functions_of
 from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
-from softcheck.operations.softmax import LOG_SOFTMAX
+from softcheck.operations.softmax import LOG_SOFTMAX, of_one
 from softcheck.operations.ulp import Scaled
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def from_formula(
     *,
     special: Mapping[float, float] | None = None,
     of_rows: bool = False,
-    scale: Callable[[Array, Array, Format], Array] = LOG_SOFTMAX.scale,
+    scale: Callable[[Array, Array, Format], Array] = of_one,
     **more: Any,
 ) -> Operation:
     """Returns the operation that a formula is of: [rows, columns] answers, or [rows, 1] if they are ``of_rows``.

@@ -217,6 +217,12 @@ class Operation:
     """Rows and columns on which a report times it, whatever ``most_columns`` is; None for those of softmax."""
     gradient: Gradient | None = None
     """The judge of its gradients; None if they are not looked at."""
+    sum_sign: int = 0
+    """1 where answers grow with the sum of a row's exponentials, -1 where they shrink, 0 where the sum does not tell."""
+    sums: str = "logsumexp"
+    """The operation of the log-sum-exp that a function may give beside the answer."""
+    takes_exponentials: bool = True
+    """False if large operands alone make its terms large, as in softmax's backward."""
     subtracts_maximum: bool = True
     """False if exponentials are taken of the matrix's own numbers, which are at most 0 for any other reason."""
     operand_gradients: "Callable[[Values, Values, Format, Model], Mapping[str, tuple[Values, Values]]] | None" = None

@@ -12,6 +12,9 @@ from oracles.formats import FLOAT32
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.operation import Operation, Parameter, value_in_words
 
+DEFAULT = "softmax"
+"""The operation of a function of which nobody says one."""
+
 OPERATIONS: dict[str, str] = {
     "softmax": "softcheck.operations.softmax:SOFTMAX",
     "log_softmax": "softcheck.operations.softmax:LOG_SOFTMAX",
@@ -86,7 +89,7 @@ def named_in(function: str) -> str | None:
     return max((each for each in OPERATIONS if each.replace("_", "") in words), key=len, default=None)
 
 
-def operation(name: str, parameters: Mapping[str, Parameter] | None = None) -> Operation:
+def operation(name: str = DEFAULT, parameters: Mapping[str, Parameter] | None = None) -> Operation:
     """Loads an operation by name, which imports the oracles that it asks, for other than its usual parameters.
 
     Raises UsageError for an unknown name, of an operation or a parameter, and for a parameter's value that is not judged.

@@ -89,6 +89,7 @@ SOFTMAX = Operation(
     with_parameters=_softmax,
     arguments=MASKING,
     with_named=with_masks,
+    sum_sign=-1,
     on_device=_on_device,
 )
 
@@ -107,6 +108,11 @@ def _log_on_device(x: "torch.Tensor", fmt: Format) -> Exact:
     return Exact(found, summing_error(x.shape[1]) * 2.0**fmt.precision)
 
 
+def of_one(_values: Array, answers: Array, _fmt: Format) -> Array:
+    """Returns the size 1, so that errors are counted in ulp(max(|r|, 1))."""
+    return module_of(answers).ones_like(answers)
+
+
 LOG_SOFTMAX = replace(
     SOFTMAX,
     name="log_softmax",
@@ -116,7 +122,7 @@ LOG_SOFTMAX = replace(
     allowed=bounds.log_softmax_bounds,
     rules=(*_NUMBERS, rules.in_range(-np.inf, 0.0), rules.ORDERED, rules.POWERS_SUM_TO_ONE),
     yardstick=lambda x: _torch().log_softmax(x, dim=-1),
-    scale=lambda _values, answers, _fmt: module_of(answers).ones_like(answers),
+    scale=of_one,
     scale_text="of max(|r|, 1)",
     parameters={"scale": 1.0, "softcap": 0.0, "base": math.e, "causal": "", "queries": 0},
     with_parameters=_log_softmax,
@@ -200,6 +206,7 @@ LOGSUMEXP = replace(
     scale_text="of max(|max x| + log-sum, 1)",
     parameters={"base": math.e},
     with_parameters=_logsumexp,
+    sum_sign=1,
     probabilities=as_they_are,
     on_device=_sum_on_device,
     # torch's own backward is a graph of single operations on the rounded answer.
