@@ -106,12 +106,7 @@ class _OfHeads:
         """An oracle's answers, but for special queries, whose answers are conventions."""
         found, top = answers(self.heads(values, fmt)), largest(self.logits(values, fmt))
         special = ~np.isfinite(top) & bool(values.shape[1] or np.isfinite(self.attending.sink))
-        found = replace(
-            found,
-            high=np.where(special, self.convention(top, masked), found.high),
-            low=np.where(special, 0.0, found.low),
-            relative_error=np.where(special, 0.0, found.relative_error),
-        )
+        found = found.known(special, self.convention(top, masked))
         return reshaped(found, (len(values), found.high.size // max(1, len(values))))
 
     def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:

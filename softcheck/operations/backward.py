@@ -156,13 +156,8 @@ class _Backward:
         y = np.where(ordinary & ~hidden, y, 0.0)
         if max(np.abs(y[np.isfinite(y)]).max(initial=0.0), np.abs(g).max(initial=0.0)) > LARGEST:
             oracle = backward_ball
-        found, known = oracle(y, g, is_logarithm=self.is_logarithm), ~ordinary | hidden
-        return replace(
-            found,
-            high=np.where(ordinary, np.where(hidden, g, found.high), np.nan),
-            low=np.where(known, 0.0, found.low),
-            relative_error=np.where(known, 0.0, found.relative_error),
-        )
+        found = oracle(y, g, is_logarithm=self.is_logarithm)
+        return found.known(~ordinary | hidden, np.where(ordinary, g, np.nan))
 
     def scale(self, values: Array, _answers: Array, fmt: Format) -> Array:
         y, g = self.given(values, fmt)

@@ -1,7 +1,7 @@
 """An operation from its formula: one expression gives its answers, bounds and values on a device (docs/adding_an_operation.md)."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class _Formula:
     formula: Callable[[Number], Number]
     enclosure: Callable[[list[Ball]], Sequence[Ball]]
-    special: Mapping[float, float]
+    special: Callable[[Array], Array] | None
     of_rows: bool
     scale: Callable[[Array, Array, Format], Array]
 
@@ -64,10 +64,8 @@ class _Formula:
     def _with_special_rows(self, values: Array, found: Number, masked: FullyMasked) -> tuple[Array, Array]:
         """The answers, and their errors: 0 of those that are not computed."""
         xp, top, answers = module_of(values), largest(values), found.value
-        known = {math.inf: math.nan, -math.inf: math.nan if masked == "nan" else 0.0, **self.special}
-        for logit, answer in known.items():
-            answers = xp.where(top == logit, answer, answers)
-        answers = xp.where(xp.isnan(top), math.nan, answers)
+        usual = xp.where(xp.isneginf(top) & (masked == "zero"), 0.0, math.nan)
+        answers = xp.where(xp.isfinite(top), answers, usual if self.special is None else self.special(top))
         return answers, xp.where(xp.isfinite(top) & xp.isfinite(answers), found.error, 0.0)
 
 
@@ -76,7 +74,7 @@ def from_formula(
     enclosure: Callable[[list[Ball]], Sequence[Ball]],
     yardstick: "Callable[[torch.Tensor], torch.Tensor]",
     *,
-    special: Mapping[float, float] | None = None,
+    special: Callable[[Array], Array] | None = None,
     of_rows: bool = False,
     scale: Callable[[Array, Array, Format], Array] = of_one,
     **more: Any,
@@ -84,8 +82,9 @@ def from_formula(
     """Returns the operation that a formula is of: [rows, columns] answers, or [rows, 1] if they are ``of_rows``.
 
     ``formula`` takes the matrix, and its errors are those that kernels may have. ``enclosure`` is the oracle that decides in doubt, from a
-    row's logits to its answers, as balls of Arb. ``yardstick`` computes them as torch does. ``special`` has the answers of rows by
-    their largest logit, +inf or -inf; others are NaN. ``more`` are fields of ``Operation``.
+    row's logits to its answers, as balls of Arb. ``yardstick`` computes them as torch does. ``special`` returns the answers of rows
+    from their largest logits where these are NaN or infinite, as arrays and tensors; without it they are NaN, or 0 for a row of -inf where that is declared.
+    ``more`` are fields of ``Operation``.
 
     Raises UsageError where formula and enclosure disagree on a small matrix.
     """
@@ -97,7 +96,7 @@ def from_formula(
         "relations": (),
         "rules": (WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
         "scale_text": LOG_SOFTMAX.scale_text,
-        **functions_of(_Formula(formula, enclosure, special or {}, of_rows, scale)),
+        **functions_of(_Formula(formula, enclosure, special, of_rows, scale)),
     }
     found = Operation(yardstick=yardstick, **{**fields, **more})
     values = np.random.default_rng(0).normal(scale=4.0, size=(4, 5))

@@ -228,13 +228,7 @@ class Losses:
         chosen = np.isfinite(rough.high)
         if self.reduction == "none":
             chosen &= ~terms.left_out
-        return replace(
-            rough,
-            high=np.where(chosen, proven.high, rough.high),
-            low=np.where(chosen, proven.low, rough.low),
-            relative_error=np.where(chosen, proven.relative_error, rough.relative_error),
-            absolute_error=proven.absolute_error,
-        )
+        return proven.known(~chosen, rough.high)
 
     def balls(self, values: Values) -> list[loss.Ball]:
         """Balls that contain the losses of rows; 0 for a row without a target or without a finite loss."""
