@@ -275,7 +275,6 @@ def _operation(of: _OfHeads, parameters: Mapping[str, Parameter], **own: Any) ->
     )
 
 
-_NUMBERS = (rules.WITHIN_BOUND, rules.NAN_WHERE_DUE, rules.FINITE_WHERE_DUE)
 _Q, _K = Operand("q", ("rows", "queries", "head_dim")), Operand("k", ("rows", "columns", "head_dim"))
 
 
@@ -290,7 +289,7 @@ def _attention(**parameters: Parameter) -> Operation:
         name="attention",
         operands=(_Q, _K, Operand("v", ("rows", "columns", "value_dim"))),
         outputs=(Operand("o", ("rows", "queries", "value_dim")),),
-        rules=(*_NUMBERS, rules.NOTHING_SEEN, rules.WITHIN_ITS_VALUES),
+        rules=(*rules.NUMBERS, rules.NOTHING_SEEN, rules.WITHIN_ITS_VALUES),
         with_parameters=_attention,
         timed_shape=(64, 4096),
         sums="attention_logsumexp",
@@ -311,7 +310,7 @@ def _logsumexp(**parameters: Parameter) -> Operation:
         name="attention_logsumexp",
         operands=(_Q, _K),
         outputs=(Operand("lse", ("rows", "queries")),),
-        rules=(*_NUMBERS, *([rules.NOTHING_SEEN] if no_keys == "zero" else [])),
+        rules=(*rules.NUMBERS, *([rules.NOTHING_SEEN] if no_keys == "zero" else [])),
         with_parameters=_logsumexp,
         sum_sign=1,
         sums="attention_logsumexp",

@@ -20,7 +20,7 @@ from softcheck.operations.arithmetic import IN_FLOAT64
 from softcheck.operations.bounds import EXACT, Bounds, Model, bounds_of, log_softmax_backward, softmax_backward
 from softcheck.operations.drawn import by_blocks, of_elements, of_rows
 from softcheck.operations.operation import Arguments, Exact, Named, Operand, Operation, beside, functions_of, of_matrix
-from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
+from softcheck.operations.rules import NUMBERS
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.operations.strides import like
 from softcheck.operations.ulp import Scaled
@@ -193,7 +193,7 @@ def _operation(name: str, unit: str, named: Named | None = None) -> Operation:
         operands=(Operand("grad", matrix), Operand("y", matrix)),
         outputs=(Operand("dx", matrix),),
         relations=(),
-        rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
+        rules=NUMBERS,
         parameters={},
         with_parameters=None,
         arguments=Arguments(

@@ -17,12 +17,15 @@ from softcheck.numbers.expression import Number
 from softcheck.operations.arithmetic import IN_FLOAT64
 from softcheck.operations.bounds import Bounds, Model, bounds_of
 from softcheck.operations.operation import Exact, Operand, Operation, functions_of
-from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
-from softcheck.operations.softmax import LOG_SOFTMAX, of_one
 from softcheck.operations.ulp import Scaled
 
 if TYPE_CHECKING:
     import torch
+
+
+def of_one(_values: Array, answers: Array, _fmt: Format) -> Array:
+    """Returns the size 1, so that errors are counted in ulp(max(|r|, 1))."""
+    return module_of(answers).ones_like(answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +93,9 @@ def from_formula(
     """
     fields: dict[str, Any] = {
         "name": formula.__name__,
-        "operands": LOG_SOFTMAX.operands,
-        "outputs": (Operand("y", ("rows",)),) if of_rows else LOG_SOFTMAX.outputs,
-        "families": LOG_SOFTMAX.families,
-        "relations": (),
-        "rules": (WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
-        "scale_text": LOG_SOFTMAX.scale_text,
+        "operands": (Operand("x", ("rows", "columns")),),
+        "outputs": (Operand("y", ("rows",) if of_rows else ("rows", "columns")),),
+        "scale_text": "of max(|r|, 1)",
         **functions_of(_Formula(formula, enclosure, special, of_rows, scale)),
     }
     found = Operation(yardstick=yardstick, **{**fields, **more})

@@ -13,7 +13,7 @@ from oracles.reference import FullyMasked, Reference
 from softcheck.contract import FindingKind
 from softcheck.operations.bounds import Bounds, Model
 from softcheck.operations.gradient import Gradient
-from softcheck.operations.rules import Rule
+from softcheck.operations.rules import NUMBERS, Rule
 from softcheck.operations.ulp import Flags, Scaled
 
 if TYPE_CHECKING:
@@ -135,6 +135,14 @@ class Limits(NamedTuple):
     """The largest such value."""
 
 
+FAMILIES = (
+    *("huge", "shifted", "padding", "special", "widths", "finfo-min", "subnormal-logits", "subnormal-results"),
+    *("ties", "one-hot", "ramp", "normal", "uniform", "negative", "positive", "sorted", "one-column", "empty"),
+    *("layout", "sources", "wide", "rows", "temperature", "format-specials", "random-bits", "cancellation"),
+)
+"""The families of a matrix of logits."""
+
+
 def as_they_are(outputs: Values) -> Values:
     """The probabilities of outputs that are probabilities."""
     return outputs
@@ -149,10 +157,10 @@ class Operation:
     """The tensors that it takes, in order. The families fill the first."""
     outputs: tuple[Operand, ...]
     """The tensors that it returns, in order. The judge measures the first."""
-    families: tuple[str, ...]
+    families: tuple[str, ...] = FAMILIES
     """The case families whose logits it takes (``softcheck.cases.families``). Other cases, such as regressions, it
     takes too."""
-    relations: tuple[str, ...]
+    relations: tuple[str, ...] = ()
     """The probes ``softcheck.probes.NAME`` whose two inputs have the same answers, but for their places."""
     answer: Callable[[Values, Format, FullyMasked], Reference]
     """Returns the everyday oracle's answer for outputs of a format: float64 for 16 and 32 bits, double-double for float64.
@@ -164,7 +172,7 @@ class Operation:
     bounds: Callable[[Values, Scaled, Values, Model], Bounds]
     """Returns the errors that an arithmetic allows; takes the inputs' values, the exact answer in units of its ULP, the
     exact answer rounded to float64, and the arithmetic's constants."""
-    rules: tuple[Rule, ...]
+    rules: tuple[Rule, ...] = NUMBERS
     """The rules that an output must keep."""
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
     """Computes the operation as torch does; the speed of variants is given beside it."""
