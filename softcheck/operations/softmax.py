@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oracles import ball, double_double, float64
+from oracles._enclosure import Ball
 from oracles.arrays import Array, largest, module_of
 from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
@@ -134,7 +135,7 @@ def _logsumexp(*, base: float = math.e) -> Operation:
     return in_base(LOGSUMEXP, base)
 
 
-def _enclosed_sum(row: list[ball.Ball]) -> list[ball.Ball]:
+def _enclosed_sum(row: list[Ball]) -> list[Ball]:
     top = max(row)
     return [top + sum((x - top).exp() for x in row).log()]
 
