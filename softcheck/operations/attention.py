@@ -19,11 +19,12 @@ from oracles.formats import FLOAT32, FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference, stated
 from softcheck.errors import UsageError
 from softcheck.numbers.expression import Number
+from softcheck.numbers.model import EXACT, Model
 from softcheck.operations import attention_bounds as formulas
 from softcheck.operations import rules
 from softcheck.operations.attention_parameters import arguments_of, attending_of, families_of
 from softcheck.operations.block import joined, reshaped
-from softcheck.operations.bounds import EXACT, OTHER_BASE, Bounds, Model, bounds_of
+from softcheck.operations.bounds import OTHER_BASE, Bounds, bounds_of
 from softcheck.operations.heads import Attending
 from softcheck.operations.operation import Exact, Limits, Operand, Operation, Parameter, functions_of
 from softcheck.operations.ulp import Scaled

@@ -16,8 +16,9 @@ from oracles.backward import LARGEST, backward, backward_ball
 from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference, stated
 from softcheck.numbers.expression import Number
+from softcheck.numbers.model import EXACT, Model
 from softcheck.operations.arithmetic import IN_FLOAT64
-from softcheck.operations.bounds import EXACT, Bounds, Model, bounds_of, log_softmax_backward, softmax_backward
+from softcheck.operations.bounds import Bounds, bounds_of, log_softmax_backward, softmax_backward
 from softcheck.operations.drawn import by_blocks, of_elements, of_rows
 from softcheck.operations.operation import Arguments, Exact, Named, Operand, Operation, beside, functions_of, of_matrix
 from softcheck.operations.rules import NUMBERS

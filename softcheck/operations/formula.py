@@ -14,8 +14,9 @@ from oracles.formats import FLOAT32, FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference, stated
 from softcheck.errors import UsageError
 from softcheck.numbers.expression import Number
+from softcheck.numbers.model import Model
 from softcheck.operations.arithmetic import IN_FLOAT64
-from softcheck.operations.bounds import Bounds, Model, bounds_of
+from softcheck.operations.bounds import Bounds, bounds_of
 from softcheck.operations.operation import Exact, Operand, Operation, functions_of
 from softcheck.operations.ulp import Scaled
 

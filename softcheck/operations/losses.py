@@ -23,9 +23,10 @@ from oracles.arrays import Array, largest, module_of, quiet
 from oracles.formats import FLOAT32, FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference, stated
 from softcheck.numbers.expression import Number, either, gathered, total
+from softcheck.numbers.model import EXACT, Model
 from softcheck.operations import options, targets
 from softcheck.operations.arithmetic import IN_FLOAT64
-from softcheck.operations.bounds import EXACT, IN_BASE_E, Bounds, Model, bounds_of, like, log_softmax
+from softcheck.operations.bounds import IN_BASE_E, Bounds, bounds_of, like, log_softmax
 from softcheck.operations.gradient import RowTerms
 from softcheck.operations.operation import Exact
 from softcheck.operations.targets import Targets, batch_of

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.contract import FindingKind
-from softcheck.operations.bounds import Bounds, Model
+from softcheck.numbers.model import Model
+from softcheck.operations.bounds import Bounds
 from softcheck.operations.gradient import Gradient
 from softcheck.operations.rules import NUMBERS, Rule
 from softcheck.operations.ulp import Flags, Scaled

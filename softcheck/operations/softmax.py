@@ -19,6 +19,7 @@ from oracles.arrays import Array, largest, module_of
 from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.numbers.expression import Number
+from softcheck.numbers.model import EXACT
 from softcheck.operations import bounds, gradient, rules
 from softcheck.operations.block import rows_of
 from softcheck.operations.causal import masked_by_position
@@ -96,7 +97,7 @@ def _log_softmax(
 def _log_on_device(x: "torch.Tensor", fmt: Format) -> Exact:
     from softcheck.operations.torch_bounds import summing_error
 
-    found = bounds.log_softmax(Number(x.double(), bounds.EXACT)).value
+    found = bounds.log_softmax(Number(x.double(), EXACT)).value
     return Exact(found, summing_error(x.shape[1]) * 2.0**fmt.precision)
 
 
@@ -127,7 +128,7 @@ def _sum_scale(values: Array, answers: Array, _fmt: Format) -> Array:
 def _sum_on_device(x: "torch.Tensor", fmt: Format) -> Exact:
     from softcheck.operations.torch_bounds import of_rows
 
-    found, top = bounds.logsumexp(Number(x.double(), bounds.EXACT)).value, largest(x.double())
+    found, top = bounds.logsumexp(Number(x.double(), EXACT)).value, largest(x.double())
     return of_rows(found.where(top.isfinite(), top), x.shape[1], fmt)
 
 
