@@ -1,4 +1,4 @@
-"""No code outside of softcheck/operations asks which operation it has: what sets one apart is a field of ``Operation``."""
+"""No code outside of softcheck/operations asks which operation it has: what sets one apart is a field."""
 
 import ast
 from pathlib import Path

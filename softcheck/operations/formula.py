@@ -1,4 +1,4 @@
-"""An operation from its formula: one expression gives its answers, bounds and values on a device (docs/adding_an_operation.md)."""
+"""An operation from its formula, which gives its answers and bounds; docs/adding_an_operation.md shows one."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -85,16 +85,15 @@ def from_formula(
 ) -> Operation:
     """Returns the operation that a formula is of: [rows, columns] answers, or [rows, 1] if they are ``of_rows``.
 
-    ``formula`` takes the matrix, and its errors are those that kernels may have. ``enclosure`` is the oracle that decides in doubt, from a
-    row's logits to its answers, as balls of Arb. ``yardstick`` computes them as torch does. ``special`` returns the answers of rows
-    from their largest logits where these are NaN or infinite, as arrays and tensors; without it they are NaN, or 0 for a row of -inf where that is declared.
-    ``more`` are fields of ``Operation``.
+    ``formula`` takes the matrix, and its errors are those that kernels may have. ``enclosure`` is the oracle that
+    decides in doubt, from a row's logits to its answers, as balls of Arb. ``yardstick`` computes them as torch does.
+    ``special`` takes the largest logits of rows, arrays or tensors, and gives the answers where these are NaN or
+    infinite; without it they are NaN, or 0 for a hidden row if declared. ``more`` are fields of ``Operation``.
 
     Raises UsageError where formula and enclosure disagree on a small matrix.
     """
     fields: dict[str, Any] = {
         "name": formula.__name__,
-        "operands": (Operand("x", ("rows", "columns")),),
         "outputs": (Operand("y", ("rows",) if of_rows else ("rows", "columns")),),
         "scale_text": "of max(|r|, 1)",
         **functions_of(_Formula(formula, enclosure, special, of_rows, scale)),
@@ -106,7 +105,6 @@ def from_formula(
         values, found.answer(values, FLOAT32, "nan").values, found.prove(values, FLOAT32, "nan").values, strict=True
     ):
         if ours.shape != proven.shape or not np.allclose(ours, proven, rtol=1e-12, atol=1e-12, equal_nan=True):
-            raise UsageError(
-                f"{found.name}: for the row {row} the formula gives {ours} and the enclosure {proven}; one of them is wrong"
-            )
+            differ = f"the formula gives {ours} and the enclosure {proven}; one of them is wrong"
+            raise UsageError(f"{found.name}: for the row {row} {differ}")
     return found

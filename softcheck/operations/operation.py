@@ -154,9 +154,9 @@ class Operation:
     """A function of each row of a matrix, and all that judges an output of it. ``operations.registry`` names it."""
 
     name: str
-    operands: tuple[Operand, ...]
+    operands: tuple[Operand, ...] = (Operand("x", ("rows", "columns")),)
     """The tensors that it takes, in order. The families fill the first."""
-    outputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...] = (Operand("y", ("rows", "columns")),)
     """The tensors that it returns, in order. The judge measures the first."""
     families: tuple[str, ...] = FAMILIES
     """The case families whose logits it takes (``softcheck.cases.families``). Other cases, such as regressions, it
@@ -164,7 +164,7 @@ class Operation:
     relations: tuple[str, ...] = ()
     """The probes ``softcheck.probes.NAME`` whose two inputs have the same answers, but for their places."""
     answer: Callable[[Values, Format, FullyMasked], Reference]
-    """Returns the everyday oracle's answer for outputs of a format: float64 for 16 and 32 bits, double-double for float64.
+    """Returns the everyday oracle's answer for outputs of a format: float64 for 16 and 32 bits, a better one for float64.
 
     Takes the inputs' values, float64 [rows, columns], and the convention for a row of -inf.
     """

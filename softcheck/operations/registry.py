@@ -74,7 +74,7 @@ def _check_value(name: str, value: Parameter) -> None:
 
 
 def check_name(name: str) -> str:
-    """Returns the name itself, or the place of an operation, ``FILE.py:NAME``. Raises UsageError, with near matches, if no operation has it."""
+    """Returns the name itself, which may be a place, ``FILE.py:NAME``. Raises UsageError if no operation has it."""
     if name not in OPERATIONS and ":" not in name:
         more = "An operation of your own is given as FILE.py:NAME or PACKAGE.MODULE:NAME"
         raise UsageError(f"unknown operation {name!r}; {near_matches(name, list(OPERATIONS))} {more}")
@@ -108,7 +108,7 @@ def _at(place: str) -> Operation:
         raise UsageError(f"operation {place!r}: {where} can't be imported: {type(error).__name__}: {error}") from error
     if not isinstance(found := named.get(constant), Operation):
         known = [name for name, each in named.items() if isinstance(each, Operation)]
-        hint = near_matches(constant, known) if known else "make one there by softcheck.operations.formula.from_formula"
+        hint = near_matches(constant, known, "make one there by softcheck.operations.formula.from_formula")
         raise UsageError(f"operation {place!r}: {where} has no operation {constant!r}; {hint}")
     return found if place in OPERATIONS.values() else replace(found, name=place)
 
@@ -125,4 +125,6 @@ def _loaded(name: str, parameters: tuple[tuple[str, Parameter], ...]) -> Operati
             expected = "a word" if isinstance(usual, str) else f"a number, as {usual:g}"
             raise UsageError(f"{given} is {value_in_words(value)!r}; expected {expected}")
         _check_value(given, value)
-    return found if not parameters or found.with_parameters is None else found.with_parameters(**dict(parameters))
+    if not parameters or found.with_parameters is None:
+        return found
+    return replace(found.with_parameters(**dict(parameters)), name=found.name)

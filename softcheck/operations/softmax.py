@@ -25,7 +25,7 @@ from softcheck.operations.block import rows_of
 from softcheck.operations.causal import masked_by_position
 from softcheck.operations.formula import from_formula, of_one
 from softcheck.operations.masks import HIDING, MASKING, with_masks
-from softcheck.operations.operation import Exact, Operand, Operation
+from softcheck.operations.operation import Exact, Operation
 from softcheck.operations.options import capped, in_base, scaled
 
 if TYPE_CHECKING:
@@ -68,8 +68,6 @@ def _softmax(*, scale: float = 1.0, softcap: float = 0.0, causal: str = "", quer
 
 SOFTMAX = Operation(
     name="softmax",
-    operands=(Operand("x", ("rows", "columns")),),
-    outputs=(Operand("y", ("rows", "columns")),),
     relations=("shifts", "permutations", "appended_masks"),
     answer=lambda values, fmt, masked: _everyday(fmt).softmax(values, fully_masked=masked),
     prove=_prove,
