@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, Bits, Format, Values, decode, encode
 from softcheck.judge.contracts import contract_of
 from softcheck.judge.judge import STANDARD, reference
-from softcheck.operations import bounds
-from softcheck.operations.arithmetic import WARP, Arithmetic
+from softcheck.numbers.model import WARP
+from softcheck.operations.arithmetic import Arithmetic, model
 from softcheck.operations.backward import SOFTMAX_BACKWARD
 from softcheck.operations.block import Block
 from softcheck.operations.operation import Operation
@@ -298,8 +298,8 @@ class Form:
         logits, operation = decode(bits, self.fmt), self.operation.naming(operands)
         with np.errstate(all="ignore"):
             found = encode(self.compute(self, logits.astype(np.float32), operands, rng), self.fmt)
-        model, answer = bounds.model(self.arithmetic, self.fmt), operation.answer(logits, self.fmt, "nan")
-        return Block(0, bits, found, self.fmt, logits, logits, answer, model, operation)
+        constants, answer = model(self.arithmetic, self.fmt), operation.answer(logits, self.fmt, "nan")
+        return Block(0, bits, found, self.fmt, logits, logits, answer, constants, operation)
 
     def total(self, terms: Singles) -> Singles:
         """Sums of rows, [rows, 1]."""
@@ -434,7 +434,7 @@ class Worst:
         """Takes a judged batch into account."""
         rows, columns = block.logits.shape
         self.rows += rows
-        models = [bounds.model(a, block.fmt) for a in (contract_of(self.kernel.arithmetic), STANDARD)]
+        models = [model(a, block.fmt) for a in (contract_of(self.kernel.arithmetic), STANDARD)]
         with np.errstate(all="ignore"):
             elements = _largest_shares(block)
             judged, standard = (_largest_shares(replace(block, model=model)) for model in models)
@@ -492,9 +492,9 @@ def batch(kernel: Kernel, family: str, shape: tuple[int, int], seed: tuple[int, 
     fault, direction = faults(rng, target, kernel, shape)
     bits = aggravated(rng, bits, target, direction, kernel)
     logits = meant(bits, kernel)
-    model = bounds.model(kernel.arithmetic, kernel.fmt)
+    constants = model(kernel.arithmetic, kernel.fmt)
     answer = reference(logits, kernel.fmt)
-    return Block(0, bits, softmax(bits, fault, kernel), kernel.fmt, logits, logits, answer, model, SOFTMAX)
+    return Block(0, bits, softmax(bits, fault, kernel), kernel.fmt, logits, logits, answer, constants, SOFTMAX)
 
 
 def aggravated(rng: np.random.Generator, bits: Bits, target: Steps, direction: Steps, kernel: Kernel) -> Bits:

@@ -5,13 +5,14 @@ arbitrary-precision midpoint-radius interval arithmetic", IEEE Trans. Computers 
 precision per process; it is set only within these functions and restored.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import flint
 import numpy as np
 
 from oracles._binades import settle
-from oracles._enclosure import Ball, exponentials
+from oracles._enclosure import Ball, exponentials, halves
 from oracles._rows import FAR, Groups, group, single_row, start
 from oracles.formats import Values
 from oracles.reference import FullyMasked, Reference, RowClass, classify
@@ -103,6 +104,26 @@ def enclose(row: Values, precision: int = _PRECISION, *, fully_masked: FullyMask
         for column, member in zip(groups.columns, groups.member, strict=True):
             balls[column] = results[member]
     return balls
+
+
+def enclosed(
+    values: Values, of_row: Callable[[list[Ball]], Sequence[Ball]], numbers: int
+) -> tuple[Values, Values, Values]:
+    """The answers of rows as two float64, and how far their balls reach from there, [rows, numbers].
+
+    ``of_row`` returns the balls of a row's answers from those of its logits, which are exact. Rows with NaN or +inf and rows of -inf alone
+    are not computed and give NaN. Raises ValueError for another count of answers.
+    """
+    ordinary = np.isfinite(values.max(axis=1, initial=-np.inf))
+    with flint.ctx.workprec(_PRECISION):
+        found = [of_row([flint.arb(x) for x in row]) for row in values[ordinary].tolist()]
+        if any(len(balls) != numbers for balls in found):
+            raise ValueError(f"an enclosure gives {len(found[0])} answers for a row, expected {numbers}")
+        computed = halves((ball for balls in found for ball in balls), (len(found), numbers))
+    parts = np.full((3, len(values), numbers), np.nan)
+    parts[:, ordinary] = computed
+    high, low, off = parts
+    return high, np.where(np.isfinite(high), low, 0.0), off
 
 
 def _fill(row: Values, reference: Reference, index: int) -> None:

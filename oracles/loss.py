@@ -42,13 +42,13 @@ def loss(
     with flint.ctx.workprec(_PRECISION):
         cap = flint.arb(softcap)
         finite = np.isfinite(row)
-        scaled = [flint.arb(scale) * flint.arb(x) for x in row[finite].tolist()]
-        logits = [cap * (x / cap).tanh() for x in scaled] if softcap else scaled
+        logits = [flint.arb(x) for x in row[finite].tolist()]
+        if scale != 1:
+            logits = [flint.arb(scale) * x for x in logits]
+        if softcap:
+            logits = [cap * (x / cap).tanh() for x in logits]
         top = logits[int(np.argmax(row[finite]))]
-        total = flint.arb(0)
-        for logit in logits:
-            total += (logit - top).exp()
-        lse = top + total.log()
+        lse = top + sum((x - top).exp() for x in logits).log()
         place = int(finite[:target].sum())
         share = flint.arb(smoothing)
         found = (1 - share) * flint.arb(float(weights[target])) * (lse - logits[place])

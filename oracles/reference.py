@@ -1,7 +1,7 @@
 """The result of every oracle: softmax values with a stated error bound."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Literal
 
@@ -48,6 +48,15 @@ class Reference:
         """The reference rounded to float64, shape [rows, columns]."""
         with np.errstate(under="ignore"):
             return np.ldexp(self.high + self.low, self.exponent)
+
+    def known(self, where: NDArray[np.bool_], answers: Values) -> "Reference":
+        """Returns the reference with answers that are exact where flags say so; both can be broadcast to [rows, columns]."""
+        return replace(
+            self,
+            high=np.where(where, answers, self.high),
+            low=np.where(where, 0.0, self.low),
+            relative_error=np.where(where, 0.0, self.relative_error),
+        )
 
     def decimal(self, row: int, column: int, digits: int) -> str:
         """An element in decimal, rounded once to so many significant digits; ``<1e-300`` where an error is all that is known."""

@@ -28,10 +28,15 @@ COMMANDS = [(page, c) for page, text in PAGES.items() for c in readme_blocks.com
 CHECKED = [(page, block) for page, text in PAGES.items() for block in readme_blocks.blocks(text) if block.checked]
 BLOCKS = [
     re.findall(r"\$ softcheck (.*)\n((?:[^$].*\n|\n)*)", block)
-    for page in ("tutorial", "own_kernel", "operations", "corpora")
+    for page in ("tutorial", "own_kernel", "operations", "adding_an_operation", "corpora")
     for block in re.findall(r"```console\n([^`]*…[^`]*)```", PAGES[f"docs/{page}.md"])
 ]
 """Commands of a block, each with the lines that it prints. `…` stands for what is left out, so a block with one is run."""
+
+FILES = {
+    name: text for page in PAGES.values() for name, text in re.findall(r"```python\n# (\w+\.py)\n([^`]*)```", page)
+}
+"""Files that pages show as a whole, by name."""
 
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
@@ -65,13 +70,18 @@ def folder(tmp_path_factory, device):
     for file in (*(ROOT / "examples").glob("*.py"), *kernels):
         shutil.copy(file, made)
     shutil.copy(ROOT / "examples" / "padded_with_zero.py", made / "my_kernels.py")
+    for name, text in FILES.items():
+        (made / name).write_text(text, encoding="utf-8")
     np.save(made / "logits.npy", np.random.default_rng(0).normal(size=(4, 100)).astype(np.float16))
     return made
 
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
-def test_command_is_a_valid_invocation(page, command, monkeypatch):
+def test_command_is_a_valid_invocation(page, command, monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
+    if "/adding_" in page:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "logmeanexp.py").write_text(FILES["logmeanexp.py"], encoding="utf-8")
     for arguments in readme_blocks.invocations(command):
         parse(arguments)
 
@@ -113,6 +123,10 @@ def test_an_example_of_drawn_operands_runs(folder, monkeypatch):
     space = {}
     exec(compile(example, "<docs/pytest.md>", "exec"), space)
     space["test_ignored_rows_cost_nothing"]()
+
+
+def test_an_operation_of_ones_own_is_short():
+    assert 20 < len(FILES["logmeanexp.py"].splitlines()) <= 60
 
 
 def test_there_are_enough_signatures_and_commands():

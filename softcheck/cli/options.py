@@ -12,7 +12,7 @@ from softcheck.cases.dtypes import known_dtype
 from softcheck.cli.command import Argument, Gathered, Word
 from softcheck.cli.config import LONGEST, NumberRange
 from softcheck.errors import UsageError, near_matches
-from softcheck.operations.registry import check_name
+from softcheck.operations.registry import DEFAULT, check_name
 from softcheck.report.compare import Comparison, Tolerances
 from softcheck.report.formats import Result, formats_of, render
 from softcheck.report.output import check_writable, display_of, write
@@ -111,7 +111,7 @@ def _named(*, built_in: bool = False, required: bool = True) -> Gathered:
         promises += [declare] if declare else []
         promises += [] if backward is None else [f"backward={backward}"]
         if built_in and not variant:
-            variant = tuple(BUILTIN_OF.get(operation or "softmax", ()))
+            variant = tuple(BUILTIN_OF.get(operation or DEFAULT, ()))
         if promises:
             variant = tuple(with_declared(spec, ",".join(promises)) for spec in variant)
         if specs or call is not None or promises or operation is not None:

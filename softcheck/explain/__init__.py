@@ -8,6 +8,7 @@ import msgspec
 
 from softcheck.contract import FindingKind
 from softcheck.errors import UsageError, near_matches
+from softcheck.operations.registry import DEFAULT
 from softcheck.probes.registry import described
 
 __all__ = ["Explanation", "Words", "explanation_of", "files", "meaning_of", "of_kind", "pages", "words"]
@@ -89,7 +90,7 @@ def _of_probe(found: Words, name: str, looks_for: str) -> Explanation:
     )
 
 
-def of_kind(kind: FindingKind, operation: str = "softmax") -> Explanation:
+def of_kind(kind: FindingKind, operation: str = DEFAULT) -> Explanation:
     """The explanation of a kind of finding, with the meaning and the fix for an operation. The example stays softmax's."""
     page = words().kinds[kind]
     meaning, mend = page.meanings.get(operation, page.meaning), page.mends.get(operation, page.mend)

@@ -11,9 +11,10 @@ import numpy as np
 from oracles.formats import FORMATS, Format
 from oracles.reference import Reference
 from softcheck.judge.judge import STANDARD, reference
+from softcheck.numbers.model import WARP
 from softcheck.operations import ulp
-from softcheck.operations.arithmetic import WARP, Arithmetic
-from softcheck.operations.bounds import bounds, model
+from softcheck.operations.arithmetic import Arithmetic, model
+from softcheck.operations.bounds import bounds
 
 
 def contract_of(declared: Arithmetic | None, *, of_cpu_library: bool = False, over_another: bool = False) -> Arithmetic:

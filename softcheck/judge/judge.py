@@ -10,8 +10,8 @@ from softcheck.errors import UsageError
 from softcheck.judge.histogram import histogram, peaks
 from softcheck.judge.measurement import Measurement, merge
 from softcheck.judge.tally import Tally, worst
-from softcheck.operations import bounds, ulp
-from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations import ulp
+from softcheck.operations.arithmetic import Arithmetic, model
 from softcheck.operations.block import Block, rows_of
 from softcheck.operations.operation import Operation
 from softcheck.operations.softmax import SOFTMAX
@@ -63,8 +63,8 @@ def judge(
     _check(input_bits, output_bits, fmt, reference, operation)
     rows, columns = input_bits.shape
     output_fmt = format_of(output_bits, fmt)
-    constants = bounds.model(arithmetic, output_fmt)
-    standard = None if constants == bounds.model(STANDARD, output_fmt) else bounds.model(STANDARD, output_fmt)
+    constants = model(arithmetic, output_fmt)
+    standard = None if constants == model(STANDARD, output_fmt) else model(STANDARD, output_fmt)
     tally, parts = Tally(operation.rules), [Measurement()]
     with_peaks = with_peaks and operation.answers_logits
     step = max(1, _BLOCK_ELEMENTS // max(1, columns, output_bits.shape[1]))

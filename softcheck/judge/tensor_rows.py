@@ -9,8 +9,8 @@ from oracles.formats import Format
 from oracles.reference import FullyMasked
 from softcheck.contract import FindingKind
 from softcheck.judge import histogram
-from softcheck.operations import bounds, elements
-from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations import elements
+from softcheck.operations.arithmetic import Arithmetic, model
 from softcheck.operations.operation import CERTAIN, Operation
 from softcheck.operations.rules import ElementRule
 from softcheck.operations.torch_bounds import limits_of
@@ -70,7 +70,7 @@ class TensorJudge:
     ) -> None:
         self.operation, self.fmt, self.input_fmt = operation, output_fmt, fmt
         self.fully_masked, self.arithmetic = fully_masked, arithmetic
-        self.model = bounds.model(arithmetic, output_fmt)
+        self.model = model(arithmetic, output_fmt)
         self.least, self.most = next(
             (rule.range for rule in operation.rules if isinstance(rule, ElementRule) and rule.range), (-np.inf, np.inf)
         )

@@ -17,8 +17,7 @@ from softcheck.judge.compiled import judged
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.measurement import Extreme, Measurement, merge, moved
 from softcheck.judge.tensor_rows import KINDS, TensorJudge, TensorRows
-from softcheck.operations import bounds
-from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations.arithmetic import Arithmetic, model
 from softcheck.operations.drawn import ALIGNED
 from softcheck.operations.operation import Operation
 from softcheck.operations.ulp import LARGEST
@@ -135,7 +134,7 @@ class _TensorJudgement:
         merged = merge([*again, *self.parts])
         used = torch.nonzero(self.counts).flatten()
         counted = dict(zip(used.tolist(), self.counts[used].tolist(), strict=True))
-        weaker = self.judge.model != bounds.model(STANDARD, self.judge.fmt)
+        weaker = self.judge.model != model(STANDARD, self.judge.fmt)
         return msgspec.structs.replace(
             merged,
             rows=rows,

@@ -9,9 +9,7 @@ from typing import Literal
 import msgspec
 
 from oracles.formats import FLOAT32, FLOAT64, Format
-from softcheck.numbers.model import LARGEST_EXPONENT, VANISHED, WARP, Model, depth
-
-__all__ = ["LARGEST_EXPONENT", "VANISHED", "WARP", "Arithmetic", "DivisionKind", "ExpKind", "Model", "depth", "model"]
+from softcheck.numbers.model import WARP, Model
 
 ExpKind = Literal["ex2_approx", "libdevice", "prescaled_ex2_approx"]
 DivisionKind = Literal["div_full", "div_rn", "reciprocal"]

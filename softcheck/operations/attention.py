@@ -19,11 +19,12 @@ from oracles.formats import FLOAT32, FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference, stated
 from softcheck.errors import UsageError
 from softcheck.numbers.expression import Number
+from softcheck.numbers.model import EXACT, Model
 from softcheck.operations import attention_bounds as formulas
 from softcheck.operations import rules
 from softcheck.operations.attention_parameters import arguments_of, attending_of, families_of
 from softcheck.operations.block import joined, reshaped
-from softcheck.operations.bounds import EXACT, OTHER_BASE, Bounds, Model, bounds_of
+from softcheck.operations.bounds import OTHER_BASE, Bounds, bounds_of
 from softcheck.operations.heads import Attending
 from softcheck.operations.operation import Exact, Limits, Operand, Operation, Parameter, functions_of
 from softcheck.operations.ulp import Scaled
@@ -106,12 +107,7 @@ class _OfHeads:
         """An oracle's answers, but for special queries, whose answers are conventions."""
         found, top = answers(self.heads(values, fmt)), largest(self.logits(values, fmt))
         special = ~np.isfinite(top) & bool(values.shape[1] or np.isfinite(self.attending.sink))
-        found = replace(
-            found,
-            high=np.where(special, self.convention(top, masked), found.high),
-            low=np.where(special, 0.0, found.low),
-            relative_error=np.where(special, 0.0, found.relative_error),
-        )
+        found = found.known(special, self.convention(top, masked))
         return reshaped(found, (len(values), found.high.size // max(1, len(values))))
 
     def on_device(self, x: "torch.Tensor", fmt: Format) -> Exact:
@@ -280,7 +276,6 @@ def _operation(of: _OfHeads, parameters: Mapping[str, Parameter], **own: Any) ->
     )
 
 
-_NUMBERS = (rules.WITHIN_BOUND, rules.NAN_WHERE_DUE, rules.FINITE_WHERE_DUE)
 _Q, _K = Operand("q", ("rows", "queries", "head_dim")), Operand("k", ("rows", "columns", "head_dim"))
 
 
@@ -295,9 +290,10 @@ def _attention(**parameters: Parameter) -> Operation:
         name="attention",
         operands=(_Q, _K, Operand("v", ("rows", "columns", "value_dim"))),
         outputs=(Operand("o", ("rows", "queries", "value_dim")),),
-        rules=(*_NUMBERS, rules.NOTHING_SEEN, rules.WITHIN_ITS_VALUES),
+        rules=(*rules.NUMBERS, rules.NOTHING_SEEN, rules.WITHIN_ITS_VALUES),
         with_parameters=_attention,
         timed_shape=(64, 4096),
+        sums="attention_logsumexp",
         scale_text="of sum p |v|",
         **undifferentiated,
     )
@@ -315,8 +311,10 @@ def _logsumexp(**parameters: Parameter) -> Operation:
         name="attention_logsumexp",
         operands=(_Q, _K),
         outputs=(Operand("lse", ("rows", "queries")),),
-        rules=(*_NUMBERS, *([rules.NOTHING_SEEN] if no_keys == "zero" else [])),
+        rules=(*rules.NUMBERS, *([rules.NOTHING_SEEN] if no_keys == "zero" else [])),
         with_parameters=_logsumexp,
+        sum_sign=1,
+        sums="attention_logsumexp",
         scale_text="of max(|m| + log-sum, 1)",
     )
 

@@ -13,10 +13,11 @@ from oracles.arrays import Array, largest, module_of
 from oracles.attention import Heads
 from oracles.formats import FLOAT32, FLOAT64, Format, Values
 from oracles.reference import no_nan
-from softcheck.numbers.expression import Number, Positive
+from softcheck.numbers.expression import Number, Positive, half_ulp
+from softcheck.numbers.model import EXACT, Model, depth
 from softcheck.numbers.products import BY_THE_WAY, capped, dot, of_products, summed, times, transposed
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.bounds import EXACT, SECOND_ORDER, Model, depth, half_ulp, model
+from softcheck.operations.arithmetic import Arithmetic, model
+from softcheck.operations.bounds import SECOND_ORDER
 from softcheck.operations.heads import split
 
 IN_FLOAT64 = model(Arithmetic(lanes=1), FLOAT64)

@@ -16,11 +16,12 @@ from oracles.backward import LARGEST, backward, backward_ball
 from oracles.formats import FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference, stated
 from softcheck.numbers.expression import Number
+from softcheck.numbers.model import EXACT, Model
 from softcheck.operations.arithmetic import IN_FLOAT64
-from softcheck.operations.bounds import EXACT, Bounds, Model, bounds_of, log_softmax_backward, softmax_backward
+from softcheck.operations.bounds import Bounds, bounds_of, log_softmax_backward, softmax_backward
 from softcheck.operations.drawn import by_blocks, of_elements, of_rows
 from softcheck.operations.operation import Arguments, Exact, Named, Operand, Operation, beside, functions_of, of_matrix
-from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
+from softcheck.operations.rules import NUMBERS
 from softcheck.operations.softmax import SOFTMAX
 from softcheck.operations.strides import like
 from softcheck.operations.ulp import Scaled
@@ -156,13 +157,8 @@ class _Backward:
         y = np.where(ordinary & ~hidden, y, 0.0)
         if max(np.abs(y[np.isfinite(y)]).max(initial=0.0), np.abs(g).max(initial=0.0)) > LARGEST:
             oracle = backward_ball
-        found, known = oracle(y, g, is_logarithm=self.is_logarithm), ~ordinary | hidden
-        return replace(
-            found,
-            high=np.where(ordinary, np.where(hidden, g, found.high), np.nan),
-            low=np.where(known, 0.0, found.low),
-            relative_error=np.where(known, 0.0, found.relative_error),
-        )
+        found = oracle(y, g, is_logarithm=self.is_logarithm)
+        return found.known(~ordinary | hidden, np.where(ordinary, g, np.nan))
 
     def scale(self, values: Array, _answers: Array, fmt: Format) -> Array:
         y, g = self.given(values, fmt)
@@ -198,7 +194,7 @@ def _operation(name: str, unit: str, named: Named | None = None) -> Operation:
         operands=(Operand("grad", matrix), Operand("y", matrix)),
         outputs=(Operand("dx", matrix),),
         relations=(),
-        rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
+        rules=NUMBERS,
         parameters={},
         with_parameters=None,
         arguments=Arguments(
@@ -212,6 +208,8 @@ def _operation(name: str, unit: str, named: Named | None = None) -> Operation:
         with_named=lambda operation, named: _operation(operation.name, operation.scale_text, named),
         scale_text=unit,
         gradient=None,
+        sum_sign=0,
+        takes_exponentials=of_rows_.is_logarithm,
         subtracts_maximum=not of_rows_.is_logarithm,
         **functions_of(of_rows_),
     )

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from oracles.formats import Bits, Format, Values, decode
 from oracles.reference import Reference, no_nan
+from softcheck.numbers.model import Model
 from softcheck.operations import elements, ulp
-from softcheck.operations.bounds import Bounds, Model
+from softcheck.operations.bounds import Bounds
 from softcheck.operations.operation import Operation
 
 

@@ -15,22 +15,8 @@ import numpy as np
 from oracles.arrays import Array, largest, module_of, quiet
 from oracles.formats import Format, Values
 from softcheck.numbers.expression import Number, Positive, half_ulp
-from softcheck.numbers.model import EXACT
-from softcheck.operations.arithmetic import LARGEST_EXPONENT, VANISHED, Model, depth, model
+from softcheck.numbers.model import LARGEST_EXPONENT, Model
 from softcheck.operations.ulp import LARGEST, Scaled
-
-__all__ = [
-    "EXACT",
-    "LARGEST_EXPONENT",
-    "VANISHED",
-    "Bounds",
-    "Model",
-    "bounds",
-    "bounds_of",
-    "depth",
-    "half_ulp",
-    "model",
-]
 
 SECOND_ORDER = 1.0 + 2.0**-8
 """Covers products of errors, each of which is below 2^-10."""

@@ -16,8 +16,6 @@ from softcheck.errors import UsageError
 from softcheck.operations.gradient import of_rows
 from softcheck.operations.losses import Losses
 from softcheck.operations.operation import Named, Operand, Operation, Parameter, functions_of
-from softcheck.operations.rules import FINITE_WHERE_DUE, NAN_WHERE_DUE, WITHIN_BOUND
-from softcheck.operations.softmax import LOG_SOFTMAX
 from softcheck.operations.targets import UNTRIED, Targets, batch_of, weights_of
 
 if TYPE_CHECKING:
@@ -120,12 +118,10 @@ def _of(named: Named | None = None, **parameters: Parameter) -> Operation:
         name="cross_entropy",
         operands=(Operand("x", ("rows", "columns")), Operand("target", ("rows",), 8)),
         outputs=(Operand("loss", ("rows",)),),
-        families=LOG_SOFTMAX.families,
-        relations=(),
-        rules=(WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE),
         parameters=given,
         with_parameters=_of,
         with_named=(lambda operation, named: _of(named, **operation.parameters)) if of_row else None,
+        sum_sign=1,
         arguments=losses.targets.arguments(with_weights=losses.is_weighted),
         most_columns=_WIDEST_HEAD if head else None,
         timed_shape=(4096, _WIDEST_HEAD) if head else None,

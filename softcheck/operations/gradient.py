@@ -16,16 +16,9 @@ from oracles.arrays import largest
 from oracles.formats import FLOAT64, Format, Values, widest
 from oracles.reference import Reference, no_nan
 from softcheck.numbers.expression import error_of_rounding
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.bounds import (
-    LARGEST_EXPONENT,
-    Bounds,
-    Model,
-    bounds,
-    log_softmax_bounds,
-    model,
-    of_values,
-)
+from softcheck.numbers.model import LARGEST_EXPONENT, Model
+from softcheck.operations.arithmetic import Arithmetic, model
+from softcheck.operations.bounds import Bounds, bounds, log_softmax_bounds, of_values
 from softcheck.operations.ulp import Flags, Scaled, scaled
 
 if TYPE_CHECKING:

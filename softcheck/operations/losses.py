@@ -23,12 +23,12 @@ from oracles.arrays import Array, largest, module_of, quiet
 from oracles.formats import FLOAT32, FLOAT64, Format, Values
 from oracles.reference import FullyMasked, Reference, stated
 from softcheck.numbers.expression import Number, either, gathered, total
+from softcheck.numbers.model import EXACT, Model
 from softcheck.operations import options, targets
 from softcheck.operations.arithmetic import IN_FLOAT64
-from softcheck.operations.bounds import EXACT, IN_BASE_E, Bounds, Model, bounds_of, like, log_softmax
+from softcheck.operations.bounds import IN_BASE_E, Bounds, bounds_of, like, log_softmax
 from softcheck.operations.gradient import RowTerms
 from softcheck.operations.operation import Exact
-from softcheck.operations.softmax import LOG_SOFTMAX, added, of_logarithms
 from softcheck.operations.targets import Targets, batch_of
 from softcheck.operations.ulp import Scaled
 
@@ -211,30 +211,24 @@ class Losses:
         of_cap = 4 * targets.LARGEST_WEIGHT * options.RELATIVE * self.softcap * 2.0**fmt.precision
         return found._replace(uncertainty=found.uncertainty + of_cap)
 
-    def answer(self, values: Values, fmt: Format, _masked: FullyMasked = "nan") -> Reference:
-        """The answers from the everyday oracle, [rows, 1]; NaN where a mean has no divisor."""
-        if self.softcap:
-            options.refuse_float64(fmt)
-        if self.is_plain:
-            return self._plain(values, LOG_SOFTMAX.answer(values, fmt, "nan"))
+    def answer(self, values: Values, fmt: Format, masked: FullyMasked = "nan") -> Reference:
+        """The answers in float64 with its errors, [rows, 1]; by Arb for float64. NaN where a mean has no divisor."""
+        if fmt == FLOAT64:
+            return self.prove(values, fmt, masked)
         found = self.formula(values, FLOAT64, IN_FLOAT64)
         return stated(found.value, found.off + np.zeros(found.value.shape))
 
     def prove(self, values: Values, fmt: Format, _masked: FullyMasked = "nan") -> Reference:
         """The same from the Arb oracle, where the answer is no convention."""
-        rough, terms, balls = self.answer(values, fmt), self.terms(values), self.balls(values)
+        if self.softcap:
+            options.refuse_float64(fmt)
+        rough, terms, balls = self.answer(values, FLOAT32), self.terms(values), self.balls(values)
         each = max(1, len(balls) // max(1, len(values)))
         proven = loss.reference([balls[first : first + each] for first in range(0, len(balls), each)])
         chosen = np.isfinite(rough.high)
         if self.reduction == "none":
             chosen &= ~terms.left_out
-        return replace(
-            rough,
-            high=np.where(chosen, proven.high, rough.high),
-            low=np.where(chosen, proven.low, rough.low),
-            relative_error=np.where(chosen, proven.relative_error, rough.relative_error),
-            absolute_error=proven.absolute_error,
-        )
+        return proven.known(~chosen, rough.high)
 
     def balls(self, values: Values) -> list[loss.Ball]:
         """Balls that contain the losses of rows; 0 for a row without a target or without a finite loss."""
@@ -253,15 +247,6 @@ class Losses:
             loss.loss(row, target, weights, divisors=(first, last), **of_all) if counts else loss.ZERO
             for row, target, (first, last), counts in given
         ]
-
-    def _plain(self, values: Values, logarithms: Reference) -> Reference:
-        """From the exact log-softmax, whose value at the maximum is -L; m - x_t is exact as two float64."""
-        terms = self.terms(values)
-        distance, rest = added(largest(values), -terms.picked, np.zeros_like(terms.picked))
-        found = of_logarithms(values, logarithms, distance)
-        high = self.of_convention(values, found.high, terms)
-        low = np.where(np.isfinite(high) & np.isfinite(rest) & ~terms.left_out, found.low + rest, 0.0)
-        return replace(found, high=high, low=low, relative_error=np.where(terms.left_out, 0.0, found.relative_error))
 
     def of_convention(self, rows: Array, losses: Array, terms: Terms) -> Array:
         """The losses, with the answers that follow a convention."""

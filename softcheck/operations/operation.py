@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from oracles.formats import Format, Values
 from oracles.reference import FullyMasked, Reference
 from softcheck.contract import FindingKind
-from softcheck.operations.bounds import Bounds, Model
+from softcheck.numbers.model import Model
+from softcheck.operations.bounds import Bounds
 from softcheck.operations.gradient import Gradient
-from softcheck.operations.rules import Rule
+from softcheck.operations.rules import NUMBERS, Rule
 from softcheck.operations.ulp import Flags, Scaled
 
 if TYPE_CHECKING:
@@ -135,6 +136,14 @@ class Limits(NamedTuple):
     """The largest such value."""
 
 
+FAMILIES = (
+    *("huge", "shifted", "padding", "special", "widths", "finfo-min", "subnormal-logits", "subnormal-results"),
+    *("ties", "one-hot", "ramp", "normal", "uniform", "negative", "positive", "sorted", "one-column", "empty"),
+    *("layout", "sources", "wide", "rows", "temperature", "format-specials", "random-bits", "cancellation"),
+)
+"""The families of a matrix of logits."""
+
+
 def as_they_are(outputs: Values) -> Values:
     """The probabilities of outputs that are probabilities."""
     return outputs
@@ -145,17 +154,17 @@ class Operation:
     """A function of each row of a matrix, and all that judges an output of it. ``operations.registry`` names it."""
 
     name: str
-    operands: tuple[Operand, ...]
+    operands: tuple[Operand, ...] = (Operand("x", ("rows", "columns")),)
     """The tensors that it takes, in order. The families fill the first."""
-    outputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...] = (Operand("y", ("rows", "columns")),)
     """The tensors that it returns, in order. The judge measures the first."""
-    families: tuple[str, ...]
+    families: tuple[str, ...] = FAMILIES
     """The case families whose logits it takes (``softcheck.cases.families``). Other cases, such as regressions, it
     takes too."""
-    relations: tuple[str, ...]
+    relations: tuple[str, ...] = ()
     """The probes ``softcheck.probes.NAME`` whose two inputs have the same answers, but for their places."""
     answer: Callable[[Values, Format, FullyMasked], Reference]
-    """Returns the everyday oracle's answer for outputs of a format: float64 for 16 and 32 bits, double-double for float64.
+    """Returns the everyday oracle's answer for outputs of a format: float64 for 16 and 32 bits, a better one for float64.
 
     Takes the inputs' values, float64 [rows, columns], and the convention for a row of -inf.
     """
@@ -164,7 +173,7 @@ class Operation:
     bounds: Callable[[Values, Scaled, Values, Model], Bounds]
     """Returns the errors that an arithmetic allows; takes the inputs' values, the exact answer in units of its ULP, the
     exact answer rounded to float64, and the arithmetic's constants."""
-    rules: tuple[Rule, ...]
+    rules: tuple[Rule, ...] = NUMBERS
     """The rules that an output must keep."""
     yardstick: "Callable[[torch.Tensor], torch.Tensor]"
     """Computes the operation as torch does; the speed of variants is given beside it."""
@@ -217,6 +226,12 @@ class Operation:
     """Rows and columns on which a report times it, whatever ``most_columns`` is; None for those of softmax."""
     gradient: Gradient | None = None
     """The judge of its gradients; None if they are not looked at."""
+    sum_sign: int = 0
+    """1 where answers grow with the sum of a row's exponentials, -1 where they shrink, 0 where the sum does not tell."""
+    sums: str = "logsumexp"
+    """The operation of the log-sum-exp that a function may give beside the answer."""
+    takes_exponentials: bool = True
+    """False if large operands alone make its terms large, as in softmax's backward."""
     subtracts_maximum: bool = True
     """False if exponentials are taken of the matrix's own numbers, which are at most 0 for any other reason."""
     operand_gradients: "Callable[[Values, Values, Format, Model], Mapping[str, tuple[Values, Values]]] | None" = None

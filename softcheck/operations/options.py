@@ -19,8 +19,9 @@ from oracles.formats import FLOAT32, FLOAT64, Format, Values, widest
 from oracles.reference import FullyMasked, Reference
 from softcheck.errors import UsageError
 from softcheck.numbers.expression import Number
+from softcheck.numbers.model import EXACT, Model
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.bounds import EXACT, Bounds, Model, of_values
+from softcheck.operations.bounds import Bounds, of_values
 from softcheck.operations.gradient import ROUNDINGS, Gradient, GradientErrors, computed_in
 from softcheck.operations.operation import Exact, Operation, as_they_are, functions_of
 from softcheck.operations.rules import POWERS_SUM_TO_ONE, sum_words

@@ -2,13 +2,18 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from runpy import run_path
 from typing import Any
 
 from oracles.formats import FLOAT32
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.operation import Operation, Parameter, value_in_words
+
+DEFAULT = "softmax"
+"""The operation of a function of which nobody says one."""
 
 OPERATIONS: dict[str, str] = {
     "softmax": "softcheck.operations.softmax:SOFTMAX",
@@ -69,9 +74,12 @@ def _check_value(name: str, value: Parameter) -> None:
 
 
 def check_name(name: str) -> str:
-    """Returns the name itself. Raises UsageError, with near matches, if no operation has it."""
+    """Returns the name itself, which may be a place, ``FILE.py:NAME``. Raises UsageError if no operation has it."""
+    if name not in OPERATIONS and ":" not in name:
+        more = "An operation of your own is given as FILE.py:NAME or PACKAGE.MODULE:NAME"
+        raise UsageError(f"unknown operation {name!r}; {near_matches(name, list(OPERATIONS))} {more}")
     if name not in OPERATIONS:
-        raise UsageError(f"unknown operation {name!r}; {near_matches(name, list(OPERATIONS))}")
+        _at(name)
     return name
 
 
@@ -81,19 +89,33 @@ def named_in(function: str) -> str | None:
     return max((each for each in OPERATIONS if each.replace("_", "") in words), key=len, default=None)
 
 
-def operation(name: str, parameters: Mapping[str, Parameter] | None = None) -> Operation:
+def operation(name: str = DEFAULT, parameters: Mapping[str, Parameter] | None = None) -> Operation:
     """Loads an operation by name, which imports the oracles that it asks, for other than its usual parameters.
 
     Raises UsageError for an unknown name, of an operation or a parameter, and for a parameter's value that is not judged.
     """
     check_name(name)
-    return _loaded(OPERATIONS[name], tuple(sorted((parameters or {}).items())))
+    return _loaded(name, tuple(sorted((parameters or {}).items())))
 
 
 @cache
-def _loaded(place: str, parameters: tuple[tuple[str, Parameter], ...]) -> Operation:
-    module, _, constant = place.partition(":")
-    found: Operation = getattr(import_module(module), constant)
+def _at(place: str) -> Operation:
+    """Imports an operation. Raises UsageError, with the next step, where there is none."""
+    where, _, constant = place.rpartition(":")
+    try:
+        named = run_path(where) if where.endswith(".py") else vars(import_module(where))
+    except Exception as error:
+        raise UsageError(f"operation {place!r}: {where} can't be imported: {type(error).__name__}: {error}") from error
+    if not isinstance(found := named.get(constant), Operation):
+        known = [name for name, each in named.items() if isinstance(each, Operation)]
+        hint = near_matches(constant, known, "make one there by softcheck.operations.formula.from_formula")
+        raise UsageError(f"operation {place!r}: {where} has no operation {constant!r}; {hint}")
+    return found if place in OPERATIONS.values() else replace(found, name=place)
+
+
+@cache
+def _loaded(name: str, parameters: tuple[tuple[str, Parameter], ...]) -> Operation:
+    found = _at(OPERATIONS.get(name, name))
     for given, value in parameters:
         if given not in found.parameters:
             hint = near_matches(given, list(found.parameters)) if found.parameters else "it has none"
@@ -103,4 +125,6 @@ def _loaded(place: str, parameters: tuple[tuple[str, Parameter], ...]) -> Operat
             expected = "a word" if isinstance(usual, str) else f"a number, as {usual:g}"
             raise UsageError(f"{given} is {value_in_words(value)!r}; expected {expected}")
         _check_value(given, value)
-    return found if not parameters or found.with_parameters is None else found.with_parameters(**dict(parameters))
+    if not parameters or found.with_parameters is None:
+        return found
+    return replace(found.with_parameters(**dict(parameters)), name=found.name)

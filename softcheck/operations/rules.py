@@ -153,6 +153,8 @@ WITHIN_BOUND = ElementRule(
 )
 NAN_WHERE_DUE = ElementRule(FindingKind.NAN_MISMATCH, lambda judged: judged.specials.nan_mismatch, None, _special)
 FINITE_WHERE_DUE = ElementRule(FindingKind.INF_MISMATCH, lambda judged: judged.specials.inf_mismatch, None, _special)
+NUMBERS = (WITHIN_BOUND, NAN_WHERE_DUE, FINITE_WHERE_DUE)
+"""Rules of every operation."""
 ZERO_WHERE_MASKED = ElementRule(
     FindingKind.MASKED_NOT_ZERO,
     lambda judged: judged.specials.masked_wrong,

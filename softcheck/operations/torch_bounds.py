@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from oracles.formats import Format
-from softcheck.operations.bounds import Model
+from softcheck.numbers.model import Model
 from softcheck.operations.operation import Exact, Limits, Operation
 from softcheck.operations.ulp import counts_as_power
 

@@ -10,8 +10,7 @@ from oracles.formats import FLOAT64, Bits, Format, Values, bits_hex, decode, for
 from softcheck.calling.call import to_bits
 from softcheck.contract import FindingKind, Violation
 from softcheck.judge.contracts import contract_of
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.bounds import model
+from softcheck.operations.arithmetic import Arithmetic, model
 from softcheck.operations.gradient import Gradient, GradientErrors
 from softcheck.operations.heads import heads_first
 from softcheck.operations.operation import Operation, without_layout

@@ -13,6 +13,7 @@ import numpy as np
 from oracles.formats import FORMATS, Format, Values
 from softcheck.cases.case import Case
 from softcheck.contract import VALUE_KINDS, FindingKind
+from softcheck.operations.operation import Operation
 from softcheck.report.evidence import Evidence, cause_of, is_looked_at, row_of, values_of
 from softcheck.report.model import Cause, Finding
 
@@ -26,7 +27,6 @@ _MOST_ROUNDING = 0.5
 _TILES = tuple(2**k for k in range(14))
 _ROUNDINGS, _OF_BOUND = 2.0, 0.25
 """Roundings of the output, and the part of the error that it may have, that a witness may have beside its slip."""
-_OF_SUMS = frozenset({"softmax", "log_softmax", "logsumexp"})
 _LARGEST_EPSILON = 0.125
 _TELLING = 0.125
 """Rounding over an error, up to which the error tells the factor that made it."""
@@ -73,7 +73,7 @@ class _Witness:
 
 def of_computed(evidence: Evidence) -> Cause | None:
     """Findings that one slip foretells; None where none does, or the numbers are not known."""
-    if evidence.operation not in _OF_SUMS or evidence.dtype not in FORMATS:
+    if not evidence.is_of_logits or evidence.dtype not in FORMATS:
         return None
     witnesses = [each for each in _witnesses(evidence) if not each.allows(1.0)]
     found = _epsilon(witnesses) if len(witnesses) >= _FEWEST else None
@@ -99,14 +99,14 @@ def _witnesses(evidence: Evidence) -> Iterator[_Witness]:
         finite = row[np.isfinite(row)]
         if len(finite) < 2 or np.isnan(row).any() or np.isposinf(row).any():
             continue
-        factor = _factor(finding, evidence.operation, fmt)
+        factor = _factor(finding, evidence.computed, fmt)
         if factor is not None:
             top = float(finite.max())
             # What a mask hides is no term of the sum, and takes a place in its tile.
             yield _Witness(finding, row - top, top, *factor, len(row))
 
 
-def _factor(finding: Finding, operation: str, fmt: Format) -> tuple[float, float] | None:
+def _factor(finding: Finding, computed: Operation, fmt: Format) -> tuple[float, float] | None:
     """The least and the largest factor of a row's sum that a finding allows; None where its numbers tell none."""
     facts, unit = finding.facts, 2.0**-fmt.precision
     if facts.sum_off is not None:
@@ -118,13 +118,13 @@ def _factor(finding: Finding, operation: str, fmt: Format) -> tuple[float, float
     output, exact = facts.output, facts.expected
     if output is None or exact is None or not math.isfinite(output) or not math.isfinite(exact):
         return None
-    if operation == "softmax":
+    if computed.scale is None:
         # Subnormal numbers have fewer digits.
         if min(output, exact) < fmt.least_normal or facts.ulps is None or (facts.bound or 0.5) > 0.1 / unit:
             return None
         rounding = unit * (_ROUNDINGS + _OF_BOUND * (facts.bound or 0.0))
         return exact / output * (1 - rounding), exact / output * (1 + rounding)
-    by = exact - output if operation == "log_softmax" else output - exact
+    by = computed.sum_sign * (output - exact)
     rounding = unit * (_ROUNDINGS + _OF_BOUND * (facts.bound or 0.0)) * max(1.0, abs(exact))
     return (math.exp(by - rounding), math.exp(by + rounding)) if abs(by) + rounding < 80 else None
 
@@ -213,7 +213,7 @@ def _is_beyond(case: Case, most: float, least: float) -> bool:
 
 def _scaled(evidence: Evidence) -> _Named | None:
     """The answers for logits times one factor."""
-    operation, unit = evidence.operation, 2.0 ** -FORMATS[evidence.dtype].precision
+    unit, is_relative = 2.0 ** -FORMATS[evidence.dtype].precision, evidence.computed.scale is None
     pairs: list[tuple[Values, int, float, float]] = []
     for finding in evidence.findings:
         output, exact = finding.facts.output, finding.facts.expected
@@ -222,39 +222,30 @@ def _scaled(evidence: Evidence) -> _Named | None:
             continue
         if not math.isfinite(output) or not np.isfinite(row).all() or np.ptp(row) < 0.5:
             continue
-        if operation == "softmax" and not 2.0**-12 < output < 1 - 16 * unit:
+        if is_relative and not 2.0**-12 < output < 1 - 16 * unit:
             continue
         # A factor moves the logits by as many units as they have.
-        rounding = unit * (16 + 4 * float(np.abs(row).max())) * (output if operation == "softmax" else 1.0)
+        rounding = unit * (16 + 4 * float(np.abs(row).max())) * (output if is_relative else 1.0)
         if rounding < _TELLING * abs(output - exact):
             pairs.append((row, finding.column or 0, output, rounding))
     if len(pairs) < _FEWEST:
         return None
-    found = (factor for pair in pairs[:_FEWEST] for factor in _factors(operation, *pair[:3]))
+    found = (factor for pair in pairs[:_FEWEST] for factor in _factors(evidence, *pair[:3]))
     for name, factor in {**_SCALES, **{f"{factor:.3g}": factor for factor in found}}.items():
         if all(
-            abs(_answer(operation, row, column, factor) - output) <= rounding * (1 + abs(factor))
+            abs(evidence.answer(factor * row, column) - output) <= rounding * (1 + abs(factor))
             for row, column, output, rounding in pairs
         ):
             return "scaled", {"factor": name}
     return None
 
 
-def _answer(operation: str, row: Values, column: int, factor: float) -> float:
-    scaled = factor * row
-    top = float(scaled.max())
-    sum_ = top + math.log(float(np.exp(scaled - top).sum()))
-    if operation == "logsumexp":
-        return sum_
-    return float(scaled[column]) - sum_ if operation == "log_softmax" else math.exp(float(scaled[column]) - sum_)
-
-
-def _factors(operation: str, row: Values, column: int, output: float) -> Iterator[float]:
+def _factors(evidence: Evidence, row: Values, column: int, output: float) -> Iterator[float]:
     """The factors of the logits, from 1/32 to 32, at which an element has an output."""
     grid = np.geomspace(1 / 32, 32, 241)
 
     def off(factor: float) -> float:
-        return _answer(operation, row, column, factor) - output
+        return evidence.answer(factor * row, column) - output
 
     signs = [off(float(factor)) > 0 for factor in grid]
     for i in (i for i in range(len(grid) - 1) if signs[i] is not signs[i + 1]):

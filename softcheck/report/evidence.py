@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from oracles.formats import FORMATS, Values, decode
+from oracles.formats import FLOAT32, FORMATS, Values, decode
 from softcheck.cases.case import Case
 from softcheck.contract import WRONG_KINDS
 from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.operation import Parameter
+from softcheck.operations.operation import Operation, Parameter
+from softcheck.operations.registry import DEFAULT, operation
 from softcheck.report.model import Cause, Finding
 
 FEWEST_WIDTHS = 8
@@ -38,12 +39,6 @@ that in the columns at their ends.
 _MOST = 0.75
 """Share of the findings with a sign that must agree on it."""
 
-_TOO_LARGE = frozenset({"softmax", "log_softmax"})
-"""Operations whose answers grow where terms of the sum are left out."""
-
-_TOO_SMALL = frozenset({"logsumexp", "cross_entropy", "attention_logsumexp"})
-"""Operations whose answers shrink there."""
-
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -53,7 +48,7 @@ class Evidence:
     cases: dict[str, Case]
     rows: Mapping[str, int]
     """Judged rows of each case."""
-    operation: str = "softmax"
+    operation: str = DEFAULT
     """The operation by which the findings were judged."""
     dtype: str = ""
     """The dtype of the input; empty if it is not known."""
@@ -65,6 +60,21 @@ class Evidence:
     """Options that name another operation whose answers the variant gives, which explains all wrong values; empty if there is none."""
     damages_memory: bool = False
     """True if writes out of bounds were found that may be behind anything else."""
+
+    @property
+    def computed(self) -> Operation:
+        """The operation, with its usual parameters."""
+        return operation(self.operation)
+
+    @property
+    def is_of_logits(self) -> bool:
+        """True if answers are made of a row's sum of exponentials and of its logits alone."""
+        return bool(self.computed.sum_sign) and {each.name for each in self.computed.operands} == {"x"}
+
+    def answer(self, row: Values, column: int) -> float:
+        """The exact answer of an element of a row, [columns], or of the row."""
+        found = self.computed.answer(row[None], FLOAT32, "nan").values[0]
+        return float(found[min(column, len(found) - 1)])
 
     def without(self, cause: Cause) -> "Evidence":
         """Returns the evidence that is left without the findings of a cause."""
@@ -160,14 +170,14 @@ def sums_too_small(findings: Iterable[Finding]) -> bool:
     )
 
 
-def as_of_left_out(findings: Iterable[Finding], limit: int, operation: str) -> bool | None:
+def as_of_left_out(findings: Iterable[Finding], limit: int, sum_sign: int) -> bool | None:
     """True if answers err as where the columns from ``limit`` on take no part: softmax too large, sums too small; None if nothing tells it."""
-    told = [agrees for f in findings if (agrees := _agrees(f, limit, operation)) is not None]
+    told = [agrees for f in findings if (agrees := _agrees(f, limit, sum_sign)) is not None]
     return sum(told) >= _MOST * len(told) if told else None
 
 
-def _agrees(finding: Finding, limit: int, operation: str) -> bool | None:
-    if operation not in _TOO_LARGE | _TOO_SMALL:
+def _agrees(finding: Finding, limit: int, sum_sign: int) -> bool | None:
+    if not sum_sign:
         return None
     facts = finding.facts
     if facts.sum_off is not None:
@@ -175,6 +185,6 @@ def _agrees(finding: Finding, limit: int, operation: str) -> bool | None:
     output, expected = facts.output, facts.expected
     if output is None or expected is None or math.isnan(output) or math.isnan(expected):
         return None
-    if operation in _TOO_SMALL:
+    if sum_sign > 0:
         return output < expected
     return output > expected or (output == 0 and finding.column is not None and finding.column >= limit)

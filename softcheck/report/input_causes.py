@@ -41,7 +41,7 @@ _OF_OVERFLOW = frozenset({FindingKind.NAN_MISMATCH, FindingKind.INF_MISMATCH, Fi
 
 def of_magnitudes(evidence: Evidence) -> Cause | None:
     """NaN, infinities or zeros for rows whose largest logit is higher or lower than in any right case, where there is an exponential."""
-    if evidence.operation == "softmax_backward":
+    if not evidence.computed.takes_exponentials:
         return None
     kinds = {f.kind for f in evidence.findings}
     failing, passing = (
@@ -107,7 +107,7 @@ def of_masked_rows(evidence: Evidence) -> Cause | None:  # noqa: PLR0911 - one f
     if all(f.facts.output == 0 for f in masked):
         return cause_of(masked, "masked_zero", who=who)
     counted: list[Finding] = []
-    if others and evidence.operation == "attention":
+    if others and evidence.computed.range_of is not None:
         # An answer outside of all values that a query sees holds some that are hidden from it.
         mixed = [f for f in others if f.kind is FindingKind.OUT_OF_RANGE]
         beside = {f.case for f in mixed}
@@ -142,7 +142,7 @@ def _are_equal(findings: Sequence[Finding], evidence: Evidence) -> bool:
     shown = [(evidence.cases[f.case].shape[1], f.facts.output) for f in findings if f.case in evidence.cases]
 
     def equal(columns: int) -> float:
-        return {"softmax": 1.0 / columns, "log_softmax": -math.log(columns)}.get(evidence.operation, math.nan)
+        return evidence.answer(np.zeros(columns), 0) if evidence.is_of_logits else math.nan
 
     return any(columns > 1 for columns, _ in shown) and all(
         output is not None and math.isclose(output, equal(columns), rel_tol=_NEAR) for columns, output in shown
@@ -347,7 +347,7 @@ def _seen_there(where: Where, limit: int | None, findings: Sequence[Finding], ev
     """The fault that findings at these widths show, and the fix where they show enough for one."""
     if FindingKind.UNWRITTEN_OUTPUT in {f.kind for f in findings} and limit is not None:
         return "columns beyond a fixed number are never written", _LOOP
-    if limit is not None and not where.partly and as_of_left_out(findings, limit, evidence.operation):
+    if limit is not None and not where.partly and as_of_left_out(findings, limit, evidence.computed.sum_sign):
         return "the answers are those without the columns beyond a fixed number", _LOOP
     ends = None if where.only is None else _last_part(where.only, findings, evidence)
     if ends is not None:

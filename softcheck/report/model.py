@@ -7,6 +7,7 @@ import msgspec
 from softcheck.cases.case import Case
 from softcheck.contract import FindingKind, Surroundings
 from softcheck.facts import Facts
+from softcheck.operations.registry import DEFAULT
 from softcheck.probes.outcome import Coverage, KernelArithmetic, RandomRows, SeenRegime
 from softcheck.speed.samples import Alarm, Method
 from softcheck.speed.statistics import Interval, Word
@@ -54,7 +55,7 @@ class ShapeSpeed(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     columns: int
     reference: str
-    operation: str = "softmax"
+    operation: str = DEFAULT
     operands: tuple[str, ...] = ()
     """Names of what the calls take beside the matrix; torch's own takes the same."""
     copy_seconds: Interval
@@ -205,7 +206,7 @@ class VariantResult(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     dtype: str
     verdict: Verdict
-    operation: str = "softmax"
+    operation: str = DEFAULT
     """The operation that the variant computes, as far as it is known."""
     reason: str | None = None
     """The reason why the verdict is unsupported or error."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from oracles.formats import FORMATS
 from softcheck.operations.operation import Operation
+from softcheck.operations.registry import DEFAULT
 from softcheck.report import content, figures
 from softcheck.report.markdown import of_tables
 from softcheck.report.model import TORCH, ShapeSpeed, SpeedFigures, SpeedMean, SpeedReport
@@ -110,7 +111,7 @@ def shape_title(shape: ShapeSpeed) -> str:
     """Shape, the copy beside it, how it was measured, in one line."""
     clock = f", {shape.clock_mhz} MHz" if shape.clock_mhz else ""
     cache = "cold cache" if shape.cache == "cold" else "CACHE NOT SEEN TO BE COLD"
-    computed = "" if shape.operation == "softmax" else f" {shape.operation}"
+    computed = "" if shape.operation == DEFAULT else f" {shape.operation}"
     beside = f" with {', '.join(shape.operands)}" if shape.operands else ""
     torch_ = ""
     if shape.torch_tflop_per_s is not None:

@@ -25,8 +25,6 @@ from softcheck.variants.wrapping import refusal_of, wrapper
 if TYPE_CHECKING:
     import torch
 
-_SUMS_OF = {"attention": "attention_logsumexp"}
-"""The operation of the log-sum-exp that comes beside an operation's answer, where it is another than logsumexp."""
 _ANY_TARGET = "torch.zeros(rows, dtype=torch.int64, device=x.device)"
 
 SHAPE = (24, 16)
@@ -310,7 +308,7 @@ def adapt(
         words.append(f"{name}=keyword_{name}")
     words += ["out=out"] if out == "kw" else []
     text = f"f({', '.join(words)})" + ("" if returns is None else f"[{returns}]")
-    made = Adapted(callable_of(function, operation_of("softmax"))[0], form=Form(text, constants))
+    made = Adapted(callable_of(function, operation_of())[0], form=Form(text, constants))
     if backward is not None:
         setattr(made, ATTRIBUTE, msgspec.structs.replace(declaration_of(made), backward=backward))
     return made
@@ -363,11 +361,10 @@ def _members_left_out(form: Form, operation: Operation) -> list[str]:
 
 def _picking(form: Form, place: str, operation: Operation) -> tuple[str, str] | None:
     """The operation of a log-sum-exp and the call that picks it; None where that takes other operands."""
-    name = _SUMS_OF.get(operation.name, "logsumexp")
     # The log-sum-exp of a loss is the same for all targets.
     call = (re.sub(r"\btarget\b(?!\s*=)", _ANY_TARGET, form.without_part) + place).replace("'", '"')
     try:
-        Form(call).of(operation_of(name))
+        Form(call).of(operation_of(operation.sums))
     except UsageError:
         return None
-    return None if name == operation.name else (name, call)
+    return None if operation.sums == operation.name else (operation.sums, call)

@@ -14,7 +14,7 @@ from softcheck.contract import FindingKind, Violation
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.arithmetic import Arithmetic
 from softcheck.operations.operation import Operation
-from softcheck.operations.registry import OPERATIONS, check_name, operation
+from softcheck.operations.registry import DEFAULT, OPERATIONS, check_name, operation
 from softcheck.variants.forms import Form
 
 Backend = Literal["cuda", "interpreter"]
@@ -83,7 +83,7 @@ class KnownDefect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The promises of one variant. The defaults hold for a function that declares nothing."""
 
-    operation: str = "softmax"
+    operation: str = DEFAULT
     """The operation that the variant computes, by its name in ``softcheck.operations.registry``."""
     parameters: dict[str, float | str] = {}
     """Numbers and words that the operation depends on, by name, such as ``{"scale": 0.125}``; those left out have their usual

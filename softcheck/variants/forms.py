@@ -131,7 +131,7 @@ class Form:
     @cached_property
     def operation(self) -> Operation:
         """The operation that gives calls the values beside the matrix; loading one imports the oracles."""
-        return operation_of("softmax")
+        return operation_of()
 
     def of(self, operation: Operation) -> "Form":
         """Returns the call with the values that an operation takes beside the matrix; raises UsageError for an operand of another."""

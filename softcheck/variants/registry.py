@@ -20,7 +20,7 @@ import msgspec
 from softcheck.cases.case import Case
 from softcheck.errors import UsageError, near_matches
 from softcheck.operations.operation import Operation, Parameter, value_in_words
-from softcheck.operations.registry import OPERATIONS
+from softcheck.operations.registry import DEFAULT, OPERATIONS
 from softcheck.variants import _import
 from softcheck.variants.adapt import Adapted, adapted
 from softcheck.variants.builtin.declarations import DECLARED, WITH_MASKS
@@ -43,7 +43,7 @@ BUILTIN_OF: dict[str, list[str]] = {
 }
 """Names of the built-in variants of each operation in the order of tables; torch's own is one of them."""
 
-BUILTIN = BUILTIN_OF["softmax"]
+BUILTIN = BUILTIN_OF[DEFAULT]
 
 _SHOWN = 12
 """Functions of a file that a refusal names."""
@@ -143,7 +143,7 @@ def resolve(spec: str) -> Spec:
         return dataclasses.replace(found, name=f"{found.name}@{promises}", promises=promises)
     if spec in DECLARED:
         module = f"softcheck.variants.builtin.{DECLARED[spec].module}"
-        return Spec(spec, "builtin", module, "softmax" if spec == "torch" else spec)
+        return Spec(spec, "builtin", module, DEFAULT if spec == "torch" else spec)
     named, arguments = split_call(spec)
     if arguments:
         call = Form(f"f{arguments}").text

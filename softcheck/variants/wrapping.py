@@ -84,9 +84,9 @@ def refusal_of(found: Any, function: Callable[..., Any], spec: str, judged: Oper
     needed = [each.name for each in parameters or () if is_required(each)]
     begin = f"variant {spec!r}: {name}{signature}"
     if packed := [name for name in needed if _PLACES.match(name.lower())]:
-        operands = operand_names(needed, "attention")
-        is_attention = {*operands.values()} >= {"q", "k", "v"}
-        pasted = packing_wrapper(needed, spec, operands) if is_attention else wrapper(found, spec)
+        named = (operand_names(needed, each) for each in OPERATIONS)
+        operands = next((each for each in named if {*each.values()} >= {"q", "k", "v"}), None)
+        pasted = wrapper(found, spec) if operands is None else packing_wrapper(needed, spec, operands)
         return f"{begin} takes {packed[0]}, and packed sequences of several lengths are not judged. {pasted}"
     what = "one matrix" if "x" in {each.name for each in judged.operands} else "its operands"
     begin += f" can't be called with {what}, and no other call of it was found to give an answer; "

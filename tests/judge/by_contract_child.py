@@ -12,6 +12,7 @@ from oracles.formats import FLOAT32, encode
 from softcheck.judge.by_contract import judge_call
 from softcheck.judge.judge import STANDARD
 from softcheck.operations import bounds, ulp
+from softcheck.operations.arithmetic import model
 from softcheck.variants.declaration import Declaration
 from softcheck.variants.registry import load
 
@@ -25,7 +26,7 @@ def beyond(times):
     """The row's softmax with its last element ``times`` its standard bound off."""
     exact = float64.softmax(ROW)
     scaled = ulp.scaled(exact, FLOAT32)
-    allowed = bounds.bounds(ROW, scaled, exact.values, bounds.model(STANDARD, FLOAT32)).elements
+    allowed = bounds.bounds(ROW, scaled, exact.values, model(STANDARD, FLOAT32)).elements
     output = exact.values.copy()
     output[0, 3] += times * allowed[0, 3] * scaled.ulp[0, 3]
     return encode(output, FLOAT32)

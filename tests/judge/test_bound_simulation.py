@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from softcheck.operations.arithmetic import model
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "simulate_bound.py"
 ROWS = 2000
 
@@ -88,7 +90,7 @@ def test_rescaling_needs_its_term_of_the_bound(columns, rows):
     online = simulation.batch(KERNELS["online"], "ramp", (rows, columns), (5,))
     assert online.model.rescale > 0
     assert not online.exceeding.any()
-    standard = simulation.bounds.model(KERNELS["standard"].arithmetic, online.fmt)
+    standard = model(KERNELS["standard"].arithmetic, online.fmt)
     assert dataclasses.replace(online, model=standard).shares.max() > 1.15
     plain = simulation.batch(KERNELS["standard"], "ramp", (rows, columns), (5,))
     assert not plain.exceeding.any()
@@ -105,7 +107,7 @@ def test_rescaling_needs_its_term_of_the_bound(columns, rows):
 def test_weaker_kernels_need_their_own_bound(name, family, shape):
     own = simulation.batch(KERNELS[name], family, shape, (5,))
     assert not own.exceeding.any()
-    standard = simulation.bounds.model(KERNELS["standard"].arithmetic, own.fmt)
+    standard = model(KERNELS["standard"].arithmetic, own.fmt)
     assert dataclasses.replace(own, model=standard).exceeding.any()
 
 
@@ -117,7 +119,7 @@ def test_a_kernel_that_declares_more_than_the_standard_contract_is_judged_by_tha
 def test_flushing_breaks_the_bound_of_a_kernel_that_does_not_declare_it():
     flushing = KERNELS["flush to zero"]
     undeclared = simulation.batch(flushing, "near subnormal", (64, 8), (1,))
-    declared = simulation.bounds.model(KERNELS["standard"].arithmetic, flushing.fmt)
+    declared = model(KERNELS["standard"].arithmetic, flushing.fmt)
     assert not undeclared.exceeding.any()
     assert dataclasses.replace(undeclared, model=declared).exceeding.any()
 

@@ -9,8 +9,9 @@ import pytest
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FORMATS, Format, decode, encode
 from softcheck.judge.judge import reference
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.bounds import Model, bounds, depth, model, sum_allowance
+from softcheck.numbers.model import Model, depth
+from softcheck.operations.arithmetic import Arithmetic, model
+from softcheck.operations.bounds import bounds, sum_allowance
 from softcheck.operations.ulp import scaled
 
 ALL = list(FORMATS.values())

@@ -10,8 +10,8 @@ from softcheck.contract import FindingKind
 from softcheck.judge.contracts import contract_of, weaker_by_design
 from softcheck.judge.judge import STANDARD, judge
 from softcheck.judge.tensors import judge_tensors, passing
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.bounds import depth, model
+from softcheck.numbers.model import depth
+from softcheck.operations.arithmetic import Arithmetic, model
 from softcheck.operations.softmax import SOFTMAX
 
 SERIAL = Arithmetic(lanes=1)

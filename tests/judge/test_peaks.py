@@ -12,6 +12,7 @@ from softcheck.judge.histogram import column_below, distance_below
 from softcheck.judge.judge import STANDARD, judge, reference
 from softcheck.judge.measurement import merge
 from softcheck.operations import bounds, ulp
+from softcheck.operations.arithmetic import model
 from softcheck.operations.softmax import LOG_SOFTMAX
 
 EDGES = [*sorted(2.0**k * half for k in range(-10, 10) for half in (1.0, 1.5)), 2.0**10]
@@ -36,7 +37,7 @@ def test_each_bin_has_its_largest_error_and_bound(fmt):
     measured = judge(bits, output, fmt, with_peaks=True)
     logits, outputs = decode(bits, fmt), decode(output, fmt)
     exact = reference(logits, fmt)
-    allowed = bounds.bounds(logits, ulp.scaled(exact, fmt), exact.values, bounds.model(STANDARD, fmt))
+    allowed = bounds.bounds(logits, ulp.scaled(exact, fmt), exact.values, model(STANDARD, fmt))
     by_distance: dict[int, tuple[float, float, float]] = {}
     by_column: dict[int, tuple[float, float, float]] = {}
     for row in range(2, len(logits)):

@@ -13,6 +13,7 @@ from softcheck.contract import FindingKind, Surroundings
 from softcheck.judge.judge import STANDARD, judge, reference
 from softcheck.judge.tally import WIDEST_ROW
 from softcheck.operations import bounds, ulp
+from softcheck.operations.arithmetic import model
 from softcheck.operations.registry import operation
 
 
@@ -36,7 +37,7 @@ def test_figures_are_those_of_the_elements(fmt, column, first):
     assert [int(word, 16) for word in (shown.row or "").split()] == bits[1].tolist()
     logits = decode(bits, fmt)
     allowed = bounds.bounds(
-        logits, ulp.scaled(reference(logits, fmt), fmt), reference(logits, fmt).values, bounds.model(STANDARD, fmt)
+        logits, ulp.scaled(reference(logits, fmt), fmt), reference(logits, fmt).values, model(STANDARD, fmt)
     )
     texts = zip(columns, shown.exact.split(), shown.ulps.split(), shown.bounds.split(), strict=True)
     for c, exact, error, bound in texts:

@@ -14,8 +14,8 @@ from softcheck.contract import FindingKind
 from softcheck.errors import UsageError
 from softcheck.judge.judge import judge
 from softcheck.judge.tensors import judge_tensors, passing
-from softcheck.operations import attention, bounds
-from softcheck.operations.arithmetic import Arithmetic
+from softcheck.operations import attention
+from softcheck.operations.arithmetic import Arithmetic, model
 from softcheck.operations.block import Block
 from softcheck.operations.registry import operation
 from softcheck.operations.torch_bounds import limits_of
@@ -166,11 +166,14 @@ def test_exact_values_and_limits_are_the_formulas(name, dtype, device):
         values = decode(bits, fmt)
         reference = of.answer(values, fmt, "nan")
         for arithmetic in (Arithmetic(), Arithmetic(rescales=True, lanes=1), Arithmetic(scaled_logits=True), *narrow):
-            model = bounds.model(arithmetic, fmt)
+            constants = model(arithmetic, fmt)
             zeros = np.zeros(reference.high.shape, fmt.storage)
-            block = Block.of(0, bits, zeros, fmt, reference, model, of, values, fmt)
+            block = Block.of(0, bits, zeros, fmt, reference, constants, of, values, fmt)
             with np.errstate(all="ignore"):
-                found, allowed = limits_of(of, x, fmt, model), of.bounds(values, block.exact, block.answer, model)
+                found, allowed = (
+                    limits_of(of, x, fmt, constants),
+                    of.bounds(values, block.exact, block.answer, constants),
+                )
                 exact, bounded = found.exact.cpu().numpy(), block.specials.bounded
                 uncertain = found.uncertainty
                 if isinstance(uncertain, torch.Tensor):

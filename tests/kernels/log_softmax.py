@@ -5,16 +5,16 @@ import torch
 from softcheck import variant
 
 
-@variant(operation="log_softmax")
+@variant(operation="toy_operation:LOG_SOFTMAX")
 def right(x):
     return torch.log_softmax(x.float(), dim=-1).to(x.dtype)
 
 
-@variant(operation="log_softmax")
+@variant(operation="toy_operation:LOG_SOFTMAX")
 def log_of_softmax(x):
     return torch.log(torch.softmax(x.float(), dim=-1)).to(x.dtype)
 
 
-@variant(operation="log_softmax")
+@variant(operation="toy_operation:LOG_SOFTMAX")
 def off_by_its_neighbour(x):
     return right(x).roll(1, dims=-1)

@@ -8,6 +8,7 @@ import torch
 
 from oracles.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64
 from softcheck.numbers.expression import Number, Positive
+from softcheck.numbers.model import EXACT
 from softcheck.operations import bounds
 from softcheck.operations.arithmetic import Arithmetic, model
 
@@ -73,7 +74,7 @@ def test_an_exponential_is_exact_at_an_exact_maximum_alone() -> None:
 
 
 def test_a_sum_may_rise_by_more_than_the_mean_error_of_its_terms() -> None:
-    constants = bounds.EXACT
+    constants = EXACT
     terms = Positive(np.array([[1.0] + [0.01] * 45]), np.array([[0.0] + [3.0] * 45]), constants, is_rough=True)
     rise = np.log((1 + 0.45 * np.exp(3.0)) / 1.45)
     assert terms.sum().log[0, 0] == pytest.approx(rise)
@@ -107,7 +108,7 @@ def test_backwards_in_float32_keep_the_bound(columns: int) -> None:
     rng = np.random.default_rng(columns)
     constants = model(Arithmetic(lanes=1), FLOAT32)
     for spread, offset in [(0.1, 0), (4, 0), (20, 3), (3, 1e6)]:
-        y = bounds.softmax(Number(rng.standard_normal((500, columns)) * spread, bounds.EXACT)).value.astype(np.float32)
+        y = bounds.softmax(Number(rng.standard_normal((500, columns)) * spread, EXACT)).value.astype(np.float32)
         g = (rng.standard_normal(y.shape) + offset).astype(np.float32)
         logarithm = np.log(np.maximum(y, np.float32(1e-37)))
         total, mean = (np.add.accumulate(each, axis=1)[:, -1:] for each in (g, y * g))

@@ -1,14 +1,21 @@
-"""An operation that only these tests define: its file and a registry line suffice for cases, probes and a verdict."""
+"""An operation that only these tests define: its formula, its oracle and its place suffice for cases, probes and a verdict."""
 
 from pathlib import Path
 
 import pytest
 import torch
 from family_cases import cases_of
+from toy_operation import enclosure
 from whole_probe import replies_to
 
+from oracles.formats import FORMATS
+from softcheck.calling.call import to_bits
 from softcheck.errors import UsageError
-from softcheck.operations.registry import OPERATIONS, operation
+from softcheck.judge.judge import judge
+from softcheck.judge.tensors import judge_tensors
+from softcheck.operations.bounds import log_softmax
+from softcheck.operations.formula import from_formula
+from softcheck.operations.registry import operation
 from softcheck.report.build import build
 from softcheck.run.model import Run, RunOptions
 from softcheck.run.plan import plan
@@ -21,11 +28,6 @@ KERNELS = Path(__file__).parents[1] / "kernels" / "log_softmax.py"
 DTYPE = "float16"
 PROBES = ("shifts", "permutations", "appended_masks", "volume", "gradients", "sizes")
 READY = Ready("interpreter", "CPU", "2", "3", "3", None)
-
-
-@pytest.fixture(autouse=True)
-def registered(monkeypatch):
-    monkeypatch.setitem(OPERATIONS, "log_softmax", "toy_operation:LOG_SOFTMAX")
 
 
 def row_of(function, families=("normal", "padding", "special", "one-column", "empty"), probes=()):
@@ -79,7 +81,7 @@ def test_only_its_own_families_are_run():
         cases_of("wide", DTYPE), {"a": Server(torch.device("cpu"))._variant(f"{KERNELS}:right").declaration}, [DTYPE]
     )
     assert not any(takers for _, takers in tasks)
-    assert "is not for log_softmax" in notes[0]
+    assert "is not for toy_operation:LOG_SOFTMAX" in notes[0]
 
 
 def test_unknown_operation_is_named():
@@ -89,3 +91,40 @@ def test_unknown_operation_is_named():
 
 def test_each_operand_and_output_moves_once():
     assert operation("softmax").bytes_moved({"rows": 3, "columns": 5}, 4) == 120
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("toy_operation:LOGSOFTMAX", r"toy_operation has no operation 'LOGSOFTMAX'; did you mean 'LOG_SOFTMAX'"),
+        ("toy_operations.py:LOG_SOFTMAX", r"toy_operations.py can't be imported: FileNotFoundError"),
+        (
+            "os.path:join",
+            r"os.path has no operation 'join'; make one there by softcheck.operations.formula.from_formula",
+        ),
+    ],
+)
+def test_a_place_without_an_operation_is_told(place, said):
+    with pytest.raises(UsageError, match=said):
+        operation(place)
+
+
+def test_a_formula_and_an_enclosure_that_disagree_are_told():
+    with pytest.raises(UsageError, match=r"log_softmax: for the row \[.*\] the formula gives \[.*\] and the enclosure"):
+        from_formula(log_softmax, lambda row: [x - max(row) for x in row], torch.log_softmax)
+    with pytest.raises(ValueError, match="an enclosure gives 5 answers for a row, expected 1"):
+        from_formula(log_softmax, enclosure, torch.log_softmax, of_rows=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_device_judges_as_numpy_does(dtype):
+    x = torch.randn(64, 33, generator=torch.Generator().manual_seed(0), dtype=torch.float64).mul(4)
+    x[1, 2], x[2], x[3, 4], x[4, 5] = -torch.inf, -torch.inf, torch.inf, torch.nan
+    x = x.to(getattr(torch, dtype))
+    toy, fmt = operation("toy_operation:LOG_SOFTMAX"), FORMATS[dtype]
+    for off in (0.0, 0.125):
+        y = torch.log_softmax(x.double() * (1 + off), dim=-1).to(x.dtype)
+        here = judge(to_bits(x, fmt), to_bits(y, fmt), fmt, operation=toy)
+        there = judge_tensors(x, y, fmt, operation=toy)
+        assert bool(here.violations) is bool(there.violations) is bool(off)
+        assert there.max_ulp.value == pytest.approx(here.max_ulp.value)

@@ -8,8 +8,7 @@ import torch
 from probe_helpers import kinds, made_in
 
 from oracles.formats import FORMATS
-from softcheck.operations.arithmetic import Arithmetic
-from softcheck.operations.bounds import model
+from softcheck.operations.arithmetic import Arithmetic, model
 from softcheck.operations.registry import operation
 from softcheck.probes import meetings
 from softcheck.probes.base import Setting, Subject

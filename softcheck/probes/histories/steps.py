@@ -10,6 +10,7 @@ import torch
 
 from oracles.formats import FORMATS, Bits, decode, encode
 from softcheck.cases.case import Layout
+from softcheck.operations.registry import DEFAULT
 from softcheck.probes.base import Setting
 from softcheck.probes.histories.modes import GRAPH, PARAMETER, field_of, fitted, modes
 from softcheck.probes.space import contents, strides
@@ -62,7 +63,7 @@ class Step:
     slow: float = 0.0
     """Seconds that the call seems to take between two looks at the clock."""
     seed: int = 0
-    function: str = "softmax"
+    function: str = DEFAULT
     """The operation's name, for words."""
 
     def __str__(self) -> str:
