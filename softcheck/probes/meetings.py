@@ -22,6 +22,7 @@ from softcheck.cases.case import PACKED
 from softcheck.contract import FindingKind, Violation
 from softcheck.probes.base import Probe, Setting, Subject, Trial
 from softcheck.probes.helpers import call_on, ordinary_rows, prefixed
+from softcheck.probes.histories.player import in_vain
 from softcheck.probes.operand_moves import TAKEN_ONCE
 from softcheck.probes.options import has_one_meaning, in_words
 from softcheck.probes.outcome import NOTHING_TO_TRY, Conclusion, Outcome, Shown
@@ -454,10 +455,11 @@ def _carried(subject: Subject, bits: Bits) -> WaySpace | Attempted:
             return not_asked(subject, FindingKind.WRONG_GRADIENT, "the variant is called on the matrix itself")
     else:
         placed.view.requires_grad_()
-    whole: list[Any] = []
+    whole, leaves = list[Any](), {"x": placed.view}
     if (inputs := inputs_of(function, placed.view)) is not None:
         asking = OPERANDS if operation.operand_gradients is not None else ()
-        inputs, _ = with_leaves(inputs, asking)
+        inputs, of_operands = with_leaves(inputs, asking)
+        leaves = of_operands or leaves
         function = given(function, replace(inputs, answers=whole))
     returned = call_on_device(function, placed, setting.operation)
     if returned.output is None:
@@ -475,4 +477,12 @@ def _carried(subject: Subject, bits: Bits) -> WaySpace | Attempted:
         carries_gradient=True,
         has_own_backward=not is_torchs_own(returned.output),
         has_answers_beside=len(carrying) > 1,
+        keeps_graph=in_vain(_backward_twice, returned.output, [*leaves.values()]) is not None,
     )
+
+
+def _backward_twice(output: torch.Tensor, leaves: Sequence[torch.Tensor]) -> Sequence[torch.Tensor | None]:
+    grad, found = torch.ones_like(output), list[torch.Tensor | None]()
+    for keeps in (True, False):
+        found += torch.autograd.grad(output, leaves, grad, retain_graph=keeps, allow_unused=True)
+    return found

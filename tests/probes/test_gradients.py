@@ -7,7 +7,7 @@ import torch
 from probe_helpers import conclusion, kinds, made_in, subject_of
 
 from softcheck import Arithmetic, variant
-from softcheck.errors import UninterpretableError
+from softcheck.errors import UninterpretableError, UsageError
 from softcheck.probes import meetings
 from softcheck.probes.space.plan import Plan
 
@@ -267,13 +267,33 @@ def test_a_function_that_says_that_it_has_no_backward_is_left_alone_with_a_note(
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
-def test_a_compiled_backward_that_can_be_called_once_is_no_finding():
+def test_a_backward_that_can_be_called_once_is_not_called_twice():
     def softmax(x):
         exponentials = (x - x.amax(dim=-1, keepdim=True)).exp()
         return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
     function = torch.compile(softmax, fullgraph=True, dynamic=True, backend="aot_eager")
-    assert made_in(declared(function, backward=None), "float32", (), "asked=twice") == {}
+    with pytest.raises(UsageError, match="asked has no value 'twice'"):
+        made_in(declared(function, backward=None), "float32", (), "asked=twice")
+
+
+def test_a_second_backward_that_wide_rows_alone_refuse_is_found():
+    class Softmax(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = torch.softmax(x, -1)
+            ctx.save_for_backward(y if x.shape[-1] <= 1024 else None)
+            ctx.kept = y
+            return y.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            y = ctx.kept
+            ctx.kept = ctx.saved_tensors[0]
+            return y * (g - (y * g).sum(-1, keepdim=True))
+
+    found = made_in(Softmax.apply, "float32", (), "asked=twice", "columns=4100", "columns=4100,asked=twice")
+    assert [*found] == ["columns=4100,asked=twice"]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there to be asked")

@@ -92,7 +92,7 @@ _TALL_ON_GPU, _TALL, _TALL_INTERPRETED = 4099, 1027, 259
 _MOST_OWN, _MOST_OWN_QUERIES = 6, 4
 """Sizes of a variant's source that are levels of an axis."""
 _MOST_QUERIES, _MOST_KEYS = 300, 600
-_MOST_WINDOW = 200
+_MOST_WINDOW, _COLDEST, _COLD = 200, 1e-3, 0.3
 ALIKE, OF_ALL_KINDS = "alike", "of all kinds"
 """Contents of the rows beside the first: those of the first, or others in each."""
 EARLIER = (
@@ -141,6 +141,8 @@ class WaySpace:
     """True if that is of a backward that is not torch's."""
     has_answers_beside: bool = False
     """True if tensors beside the answer carry one too."""
+    keeps_graph: bool = False
+    """True if a plain call's backward can be called again, on a graph that is kept."""
     note: str | None = None
     """A remark where no gradient can be asked for."""
     taken_dimensions: int = 2
@@ -172,7 +174,9 @@ class WaySpace:
             WayAxis(CALL, ("as usual", *names_of(self.calls.values())), is_core=True, is_promised=False),
             *(WayAxis(name, (DECLARED, *sizes), is_promised=False) for name, sizes in self._heads().items()),
             WayAxis(GRADIENT, (NONE, *(gradients if self.carries_gradient else ())), is_core=True, refusal="alone"),
-            WayAxis(ASKED, self._asked, refusal="alone"),
+            WayAxis(
+                ASKED, tuple(each for each in self._asked if self.keeps_graph or each != og.TWICE), refusal="alone"
+            ),
             WayAxis(MODE, names_of((NONE, *(mode for mode in self._modes if not _is_of_settings(mode))))),
             WayAxis(SETTINGS, names_of((NONE, *filter(_is_of_settings, self._modes)))),
             WayAxis(BEFORE, (NONE, *self._earlier())),
@@ -611,9 +615,13 @@ class WaySpace:
         return found | ({TEMPERATURE: found["scale"]} if temperature_call(function) and "scale" in found else {})
 
     def _values_of(self, option: str) -> list[Parameter]:
-        """Returns values of an option: those of any function, and of a number of keys some that the source names."""
-        own = self._own_sizes(_MOST_WINDOW, 2) if option == "window" else []
-        return list(dict.fromkeys((*VALUES[option], *map(float, own))))
+        """Returns values of an option: those of any function, and some that the source names, of a number of keys or a temperature."""
+        own: list[float] = []
+        if option == "window":
+            own = [float(n) for n in self._own_sizes(_MOST_WINDOW, 2)]
+        if option == "scale" and self.source.mentions(TEMPERATURE):
+            own = [1 / n for n in self.source.numbers if _COLDEST <= n < _COLD][:1]
+        return list(dict.fromkeys((*VALUES[option], *own)))
 
     def _heads(self) -> dict[str, tuple[str, ...]]:
         """Sizes of heads, where they are not declared; a scale that is declared belongs to the head dimension."""

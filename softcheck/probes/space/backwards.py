@@ -172,7 +172,7 @@ class Backwards:
         called = self._calls.space.in_settings(backward, self._way)
         called = in_mode(called, IN_THREAD) if self._asked == og.THREAD else called
         found: list[torch.Tensor | None] = []
-        is_promised = not is_again and self._asked not in og.MAY_REFUSE
+        is_promised = self._asked not in og.MAY_REFUSE
         refused = ask_gradients(subject, lambda: found.extend(called(grad)), is_promised=is_promised)
         if refused is not None:
             return refused
@@ -536,15 +536,12 @@ _ABSENT = re.compile(
     re.IGNORECASE,
 )
 """torch's words for an operation that has no backward."""
-_KEEPS_NO_GRAPH = "compiled with non-empty donated buffers"
-"""torch.compile's words where a backward writes over what its forward kept, and so can be called only once."""
 
 
 def raised_in_backward(subject: Subject, error: Exception) -> Attempted:
     """Returns the outcome where the backward of an output that carries a gradient raised ``error``: a finding.
 
-    A backward that says that there is none, by NotImplementedError or in torch's own words, is a note unless gradients are promised;
-    so is one that torch.compile made, where it is to keep its graph.
+    A backward that says that there is none, by NotImplementedError or in torch's own words, is a note unless gradients are promised.
     Raises UninterpretableError and torch.OutOfMemoryError as ``call`` does.
     """
     refuse_lack(error, subject.device)
@@ -553,8 +550,6 @@ def raised_in_backward(subject: Subject, error: Exception) -> Attempted:
         raise limit from None
     fatal = not is_usable(subject.device)
     said = f"the backward raises {describe(error)}"
-    if _KEEPS_NO_GRAPH in str(error):
-        return Attempted(note="gradients: torch.compile's backward can be called only once for a forward", fatal=fatal)
     if isinstance(error, NotImplementedError) or _ABSENT.search(str(error)):
         return not_asked(subject, FindingKind.RAISED, said, fatal=fatal)
     advice = "expected a gradient, which the output carries; backward=False or --no-backward says that none is promised"
