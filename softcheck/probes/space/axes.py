@@ -393,6 +393,8 @@ class WaySpace:
         rows, (count, place) = self.rows_of(way), _dims_of(way.get(DIMS, "2"))
         if count == 1:
             return (), place
+        if way.get(LAYOUT) == strides.ONE_OF_SEVERAL:
+            return (rows, *(1,) * (count - 2)), place
         # One row is one in all dimensions.
         return (*((1, 1, 1) if rows == 1 else (2, 3, 2))[: count - 2], rows), place
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from oracles.formats import Bits, Format, encode
 from softcheck.cases.case import Layout
 
-PACKED, EXPANDED = "packed", "expanded"
+PACKED, EXPANDED, ONE_OF_SEVERAL = "packed", "expanded", "one of several"
 _STEP = 33
 """An odd number of elements between columns: rows of 2000 columns take more than 2^16 elements of memory."""
 
@@ -60,6 +60,8 @@ _OF_MORE: Mapping[str, tuple[int, Strides]] = {
     "reversed": (3, lambda shape: dense(shape, range(len(shape))[::-1])),
     "first two exchanged": (3, lambda shape: exchanged(shape, 0, 1)),
     "first apart": (3, lambda shape: dense(shape, gaps={1: 5 * shape[-1]})),
+    # The logits of each sequence's last token: a dimension of one, beside which others lie.
+    ONE_OF_SEVERAL: (3, lambda shape: dense(shape, gaps={1: 2 * shape[-1]})),
     "second two exchanged": (4, lambda shape: exchanged(shape, 1, 2)),
     "second apart": (4, lambda shape: dense(shape, gaps={2: 5 * shape[-1]})),
 }
