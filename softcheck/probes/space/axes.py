@@ -104,7 +104,7 @@ EARLIER = (
 LATER = "three calls on other rows"
 """Calls after the one that is judged, by which a caller's answer must not change."""
 HEADS: Mapping[str, tuple[str, ...]] = {
-    "queries": ("1", "7", "170"),
+    "queries": ("1", "7", "128", "170"),
     "head_dim": ("32", "96", "128"),
     # A tile of a matrix product has 16 heads.
     "groups": ("2", "3", "17"),
