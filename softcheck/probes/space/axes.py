@@ -180,7 +180,7 @@ class WaySpace:
             WayAxis(MODE, names_of((NONE, *(mode for mode in self._modes if not _is_of_settings(mode))))),
             WayAxis(SETTINGS, names_of((NONE, *filter(_is_of_settings, self._modes)))),
             WayAxis(BEFORE, (NONE, *self._earlier())),
-            WayAxis(AFTER, (NONE, LATER)),
+            WayAxis(AFTER, (NONE, LATER), is_dear=True),
             WayAxis(OUT, (NONE, *outs)),
             WayAxis(SHARED_MASK, (NONE, *(self._shared if self._has_masks else ())), is_promised=False),
             *(WayAxis(name, self._given(name), is_promised=False) for name in own.LAUNCH),

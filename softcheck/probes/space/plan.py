@@ -17,6 +17,8 @@ _DRAWN = 32
 """Ways that are drawn for one of a plan: half as many make it longer by a tenth."""
 _PAIR, _OF_PAIRS = 8, 0.75
 """Weight of two values that meet, against that of three, and share of the ways that are drawn around two."""
+_OF_DEAR = 2
+"""New meetings that a value of an axis of several calls must have more than the plain one."""
 _TRIES = 40
 """Draws in a row without a new meeting after which a plan ends: what is left are meetings that are excluded."""
 
@@ -189,6 +191,7 @@ class Plan:
         for place in self._rng.permutation(len(self._axes)).tolist():
             first, size = int(self._firsts[place]), int(self._sizes[place])
             scores = self._rng.random((len(vectors), size)) + held @ self._pairs[:, first : first + size]
+            scores[:, 0] += _OF_DEAR * self._axes[place].is_dear
             vectors[:, place] = np.where(is_set[:, place], vectors[:, place], scores.argmax(axis=1))
             held[rows, first + vectors[:, place]] = 1.0
 

@@ -27,7 +27,8 @@ class WayAxis:
     """Refusals of promised values that are faults: none, those of values that meet others, or of one alone too."""
     compiles: bool = False
     """True if the code is compiled anew for each value, which takes a hundred times as long as a call."""
-
+    is_dear: bool = False
+    """True if its values take several calls, so that a plan has them where they meet several others for the first time."""
     is_planned: bool = True
     """False for what is too dear, or has too many values, to meet others: ways that are always made have its values."""
 
