@@ -127,4 +127,5 @@ def _loaded(name: str, parameters: tuple[tuple[str, Parameter], ...]) -> Operati
         _check_value(given, value)
     if not parameters or found.with_parameters is None:
         return found
-    return replace(found.with_parameters(**dict(parameters)), name=found.name)
+    changed = found.with_parameters(**dict(parameters))
+    return changed if changed.name == found.name else replace(changed, name=found.name)

@@ -55,6 +55,19 @@ def test_every_two_values_meet_and_every_three_of_the_core(seed):
     assert len(ways) <= 48
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_values_of_several_calls_are_in_few_ways_and_meet_all_others(seed):
+    of_scale = tuple(replace(axis, is_dear=axis.name == "scale") for axis in AXES)
+    often, seldom = (Plan(axes, no_gradient_is_asked_without, [seed]).ways(500) for axes in (AXES, of_scale))
+    names = [axis.name for axis in AXES]
+    assert meetings(seldom, 2, names) == meetings(often, 2, names)
+    assert 2 * sum(map(is_scaled, seldom)) < sum(map(is_scaled, often))
+
+
+def is_scaled(way):
+    return way.get("scale") != ""
+
+
 def test_a_single_axis_has_a_way_for_each_value():
     ways = Plan(AXES[1:2], lambda way: way.get("layout") == "offset", [1]).ways(500)
     assert ways[0] == Way()
