@@ -112,8 +112,8 @@ class WayCalls:
         rng = np.random.default_rng([self.seed(way, again), columns])
         make = contents.mixed_rows if way.get(ax.OTHERS) else contents.rows_of
         bits = make(name, rows, columns, setting.fmt, rng, numbers)
-        if name == contents.PLAIN and self._has_mask(way):
-            # A mask that hides nothing shows nothing of where it lies.
+        if name == contents.PLAIN and not way.get(ax.SHARED_MASK) and self._has_mask(way):
+            # A mask that hides nothing shows nothing of where it lies; a shared one hides columns of its own.
             bits = contents.partly_hidden(bits, setting.fmt, rng)
         if way.get(ax.SHARED_MASK):
             batches = split(rows)[0] if setting.has_heads else (*self.space.leading_of(way)[0][:-1], 1)[0]
