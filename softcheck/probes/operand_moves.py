@@ -145,9 +145,18 @@ def _projected(given: Mapping[str, Any], *, fused: bool) -> Mapping[str, Any] | 
     return found
 
 
+def _of_one_prompt(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Keys and values of a batch as views of the first's, where they are all equal, as sequences that begin alike share them."""
+    shared = {name: each[:1].expand_as(each) for name, each in given.items() if without_layout(name) in {"k", "v"}}
+    is_batch = all(len(each) > 1 and torch.equal(each, given[name]) for name, each in shared.items())
+    return {**given, **shared} if is_batch else None
+
+
+OF_ONE_PROMPT = "of-one-prompt"
 HEADS: Mapping[str, Lay] = {
     "as-projections-leave-them": partial(_projected, fused=False),
     "in-one-projection": partial(_projected, fused=True),
+    OF_ONE_PROMPT: _of_one_prompt,
 }
 """Layouts of queries, keys and values together."""
 

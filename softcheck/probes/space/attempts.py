@@ -18,7 +18,7 @@ from softcheck.probes.helpers import call_placed, wrong_values, wrong_where_it_l
 from softcheck.probes.histories.modes import asks_for_gradient, with_gradient
 from softcheck.probes.histories.player import INFERENCE_TENSOR
 from softcheck.probes.judged import differ_grossly
-from softcheck.probes.operand_moves import TAKEN_ONCE
+from softcheck.probes.operand_moves import OF_ONE_PROMPT, TAKEN_ONCE, TOGETHER
 from softcheck.probes.options import VALUES, with_zeros
 from softcheck.probes.space import axes as ax
 from softcheck.probes.space import output_gradients as og
@@ -66,8 +66,9 @@ class Attempts:
 
     def _of(self, way: Way) -> Attempted:
         asked, is_asked = way.get(ax.ASKED), asks_for_backward(way)
-        # Two batches of three heads share a bias or a mask.
-        is_shared = asked == og.SHARED_BIAS or (way.get(ax.SHARED_MASK) and self._calls.space.subject.setting.has_heads)
+        # Two batches of three heads share a bias, a mask or keys.
+        is_shared = asked == og.SHARED_BIAS or way.get(ax.OPERAND + TOGETHER) == OF_ONE_PROMPT
+        is_shared |= bool(way.get(ax.SHARED_MASK)) and self._calls.space.subject.setting.has_heads
         way = way.having(ax.ROWS, 6) if is_shared else way
         subject = self._calls.subject(way)
         if subject is None:

@@ -18,7 +18,15 @@ from softcheck.probes.base import Subject
 from softcheck.probes.helpers import call_on, parameters_of
 from softcheck.probes.histories.modes import ANY_ALGORITHM, COMPILED, GRAPH, REQUIRES_GRAD, STREAMS, in_mode, modes
 from softcheck.probes.judged_gradients import judged_by
-from softcheck.probes.operand_moves import MASKS, OF_ALL_HEADS, OF_QUERIES, SHARED, TOGETHER, layouts_of_operands
+from softcheck.probes.operand_moves import (
+    MASKS,
+    OF_ALL_HEADS,
+    OF_ONE_PROMPT,
+    OF_QUERIES,
+    SHARED,
+    TOGETHER,
+    layouts_of_operands,
+)
 from softcheck.probes.options import BESIDE, TEMPERATURE, VALUES, operand_calls, temperature_call
 from softcheck.probes.same_bits import Repeated
 from softcheck.probes.shape_plan import ROW_COUNTS, interleaved
@@ -435,6 +443,13 @@ class WaySpace:
             or (DTYPE in given and OUT in given)
             or (asked == og.FORWARD_MODE and self._derivatives(way) > _MOST_DERIVATIVES)
             or (VMAP in given and not {LAYOUT, OFFSET, OUT, GRADIENT, ASKED, SETTINGS}.isdisjoint(given))
+            # Keys are equal in a batch of equal rows, of which others than these are one.
+            or (
+                given.get(OPERAND + TOGETHER) == OF_ONE_PROMPT
+                and (
+                    given.get(CONTENTS) != contents.EQUAL_ROWS or not {ROWS, OTHERS, GRADIENT, ASKED}.isdisjoint(given)
+                )
+            )
             or (is_replayed and not {SETTINGS, VMAP, OUT}.isdisjoint(given))
             or (SHARED_MASK in given and not self._has_shared(given))
             # One operand's own layout leaves the others packed: matrices that are all operands have no layout of the input then.

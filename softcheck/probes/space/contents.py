@@ -8,7 +8,7 @@ import numpy as np
 from oracles.formats import Bits, Format, Values, decode, encode
 from softcheck.cases.telling import telling_batch
 
-PLAIN = "ordinary"
+PLAIN, EQUAL_ROWS = "ordinary", "equal rows"
 
 _FAR, _APART = 800.0, 60.0
 _REACHED = 16.0
@@ -109,7 +109,7 @@ FILLS: Mapping[str, Fill] = {
     "peaks": _peaks,
     "growing": _growing,
     "zeros": lambda rows, _: np.zeros_like(rows),
-    "equal rows": lambda rows, _: np.repeat(rows[:1], len(rows), axis=0),
+    EQUAL_ROWS: lambda rows, _: np.repeat(rows[:1], len(rows), axis=0),
     "wide": lambda rows, _: 6.0 * rows,
 }
 """Contents by name. Those of any number of a source, and adversarial rows, are beside these."""
