@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 _ODD = 0x9E3779B97F4A7C15 - (1 << 64)
 """The golden ratio in 64 bits (Knuth, TAOCP 3, 6.4), as a signed number."""
-_NOT_ZERO = 4
-"""Bits of rows whose own are all zero: of these a target is neither ignored nor out of range."""
 _BLOCK = 1 << 23
 """Elements of the rows of which operands are made at once."""
 ALIGNED = 16
@@ -47,9 +45,8 @@ def _of_rows(x: "torch.Tensor") -> "torch.Tensor":
     import torch
 
     weights = (2 * torch.arange(x.shape[1], device=x.device) + 1) * _ODD
-    bits = (_mixed(finite(x).contiguous().view(torch.int64)) * weights).sum(dim=1)
-    # Else the bits of zeros stay zeros.
-    return _mixed(torch.where(bits == 0, _NOT_ZERO, bits)) & 0x7FFFFFFFFFFFFFFF
+    bits = _mixed(finite(x).contiguous().view(torch.int64)) * weights
+    return _mixed(bits.sum(dim=1)) & 0x7FFFFFFFFFFFFFFF
 
 
 def of_elements(drawn: "torch.Tensor", columns: int) -> "torch.Tensor":

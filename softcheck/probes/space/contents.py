@@ -108,7 +108,8 @@ FILLS: Mapping[str, Fill] = {
     "+inf": _put(np.inf, lambda _, column: np.s_[::3, column]),
     "peaks": _peaks,
     "growing": _growing,
-    "zeros": lambda rows, _: np.zeros_like(rows),
+    # Of both signs: what is drawn from a row's bits, such as its target, would be the same for all zeros of one.
+    "zeros": lambda rows, rng: np.copysign(0.0, rng.standard_normal(rows.shape)),
     EQUAL_ROWS: lambda rows, _: np.repeat(rows[:1], len(rows), axis=0),
     "wide": lambda rows, _: 6.0 * rows,
 }
