@@ -237,6 +237,15 @@ class _Logsumexp(_OfHeads):
         found = formulas.logsumexp(heads, model)
         return found if self.factor == 1.0 else found.rounded(OTHER_BASE, self.factor)
 
+    def operand_gradients(
+        self, values: Values, grads: Values, fmt: Format, model: Model
+    ) -> Mapping[str, tuple[Values, Values]]:
+        """Exact gradients by q, k, a bias and sinks, and the largest errors. Each query of the heads sees a key."""
+        heads = self.heads(values, fmt)
+        by_query = self.factor * grads.reshape(*heads.q.shape[:2], 1)
+        with quiet(values):
+            return formulas.gradients_of_logsumexp(heads, by_query, model, fmt, self.attending.groups)
+
     def yardstick(self, x: "torch.Tensor") -> "torch.Tensor":
         """By single operations in float32."""
         return _torch().logsumexp(self.attending, x) * self.factor  # type: ignore[no-any-return]
@@ -266,6 +275,8 @@ def _extremes(heads: Heads, sign: float) -> Array:
 
 
 def _operation(of: _OfHeads, parameters: Mapping[str, Parameter], **own: Any) -> Operation:
+    # Where NaN may stand behind a mask, a backward may make another one of it.
+    own |= {"operand_gradients": None} if of.attending.ignores_nan else {}
     return Operation(
         families=families_of(of.attending),
         relations=("keys",),
@@ -282,8 +293,6 @@ _Q, _K = Operand("q", ("rows", "queries", "head_dim")), Operand("k", ("rows", "c
 def _attention(**parameters: Parameter) -> Operation:
     """Attention with these parameters. Raises UsageError as ``attending_of`` does."""
     attending, found = attending_of(parameters)
-    # Where NaN may stand behind a mask, a backward may make another one of it.
-    undifferentiated = {"operand_gradients": None} if attending.ignores_nan else {}
     return _operation(
         Attention(attending),
         found,
@@ -295,7 +304,6 @@ def _attention(**parameters: Parameter) -> Operation:
         timed_shape=(64, 4096),
         sums="attention_logsumexp",
         scale_text="of sum p |v|",
-        **undifferentiated,
     )
 
 

@@ -4,6 +4,7 @@ float64's own answers are those of the same formulas for an arithmetic of float6
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -172,6 +173,10 @@ _OF_FLOAT64 = 2.0**-44
 """Largest error of the exact gradients themselves, relative to their terms: a few thousand float64 roundings."""
 
 
+_FLUSHED = FLOAT32.least_normal
+"""Least number that a backward keeps between its products."""
+
+
 class OperandGradient(NamedTuple):
     """A gradient and the largest error of one, float64 of the operand's shape."""
 
@@ -185,51 +190,72 @@ def gradients(heads: Heads, grad: Values, model: Model, fmt: Format, groups: int
     ``grad`` is [heads, queries, dimension]. Each query sees a key. A head has the queries of ``groups`` query heads, of
     which each has a sink: their gradients are [query heads, 1, 1], the sums over all batches.
     """
-    queries, keys = grad.shape[1], heads.k.shape[1]
-    flushed = FLOAT32.least_normal
-
-    def kept(x: Number) -> Number:
-        return _stored(x, fmt, flushed)
-
-    g, q, k, v = (Number(part, model) for part in (grad, heads.q, heads.k, heads.v))
-
-    # Weights come from the scores and a rounded log-sum-exp, or from the forward's sums, which err by less.
-    powers, total, _ = softmax(heads, model)
-    weights = (powers / replace(total, log=logsumexp(heads, model).error + _OF_FLOAT64)).shares()
-    p, share = (kept(_part(weights, part)) for part in (slice(keys), slice(keys, None)))
-    # A sink far above all scores is the log-sum-exp itself, and its weight 1: no right one is more than 2.
-    share = replace(share, off=np.where(share.value == 1, np.minimum(share.error, 1.0), share.error))
-
+    g, v = (Number(part, model) for part in (grad, heads.v))
+    p, share = _weights(heads, model, fmt)
     of_keys, answers = dot(g, transposed(v)), attention(heads, model, fmt)
     rounded = replace(answers, off=answers.error + half_ulp(np.abs(answers.value) + answers.error, fmt))
     # A backward takes the mean from the rounded answer, or from weights and their gradients.
     mean, of_weights = summed(times(g, rounded)), summed(times(p, of_keys))
     mean = replace(mean, off=np.maximum(mean.error, of_weights.error))
-    of_scores = times(p, of_keys - mean).rounded(BY_THE_WAY)
-    of_bias = kept(of_scores)
+    of_scores, of_sinks = times(p, of_keys - mean), times(share, -mean)
+    return _by_operand(heads, of_scores, of_sinks, fmt, groups, {"v": (transposed(p), g)})
+
+
+def gradients_of_logsumexp(
+    heads: Heads, grad: Values, model: Model, fmt: Format, groups: int = 1
+) -> dict[str, OperandGradient]:
+    """Returns the gradients of sum(grad * log-sum-exp) by q, k, a bias and sinks; ``grad`` is [heads, queries, 1]."""
+    p, share = _weights(heads, model, fmt, half_ulp(np.abs(logsumexp(heads, model).value), fmt))
+    g = Number(grad, model)
+    return _by_operand(heads, times(p, g), times(share, g), fmt, groups, {})
+
+
+def _weights(heads: Heads, model: Model, fmt: Format, rounding: Values | float = 0.0) -> tuple[Number, Number]:
+    """Returns the weights of keys and of sinks as a backward has them, whose log-sum-exp may have another ``rounding``."""
+    powers, total, _ = softmax(heads, model)
+    keys = heads.k.shape[1]
+    # Weights come from the scores and a rounded log-sum-exp, or from the forward's sums, which err by less.
+    weights = (powers / replace(total, log=logsumexp(heads, model).error + _OF_FLOAT64 + rounding)).shares()
+    p, share = (_stored(_part(weights, part), fmt, _FLUSHED) for part in (slice(keys), slice(keys, None)))
+    # A sink far above all scores is the log-sum-exp itself, and its weight 1: no right one is more than 2.
+    return p, replace(share, off=np.where(share.value == 1, np.minimum(share.error, 1.0), share.error))
+
+
+def _by_operand(
+    heads: Heads,
+    of_scores: Number,
+    of_sinks: Number,
+    fmt: Format,
+    groups: int,
+    products: Mapping[str, tuple[Number, Number]],
+) -> dict[str, OperandGradient]:
+    """Returns gradients by the operands of scores, from that of each score and each sink, and those that are ``products``."""
+    model, queries, keys = of_scores.model, heads.q.shape[1], heads.k.shape[1]
+    of_scores = of_scores.rounded(BY_THE_WAY)
+    of_bias = _stored(of_scores, fmt, _FLUSHED)
     if heads.softcap:
         tangent = scores(replace(heads, bias=None), model).rounded(0.0, 1 / heads.softcap)
         slope = Number(1 - tangent.value**2, model, (2 * np.abs(tangent.value) + tangent.error) * tangent.error)
         of_scores = times(of_scores, replace(slope, off=slope.error + SCALED * model.roundoff))
-    of_scores = kept(of_scores.rounded(0.0, heads.scale))
+    of_scores = _stored(of_scores.rounded(0.0, heads.scale), fmt, _FLUSHED)
 
     def judged(x: Number) -> OperandGradient:
-        allowed = x.error + flushed * max(queries, keys)
+        allowed = x.error + _FLUSHED * max(queries, keys)
         no_nan("a gradient's bound", allowed)
         return OperandGradient(x.value, allowed + half_ulp(np.abs(x.value) + allowed, fmt))
 
-    made = {"q": dot(of_scores, k)}
-    for name, left, right in (("k", transposed(of_scores), q), ("v", transposed(p), g)):
+    made = {"q": dot(of_scores, Number(heads.k, model))}
+    for name, (left, right) in {"k": (transposed(of_scores), Number(heads.q, model)), **products}.items():
         made[name] = dot(left, right)
         if groups > 1 and fmt.width == 16:
             made[name] = _expanded(left.value, right.value, made[name], groups, fmt)
     if heads.bias is not None:
         made["bias"] = of_bias
     if np.isfinite(heads.sink):
-        terms = kept(times(share, mean).rounded(BY_THE_WAY))
+        terms = _stored(of_sinks.rounded(BY_THE_WAY), fmt, _FLUSHED)
         batch, of_batch = split(len(heads.q))
         added = of_products(queries * len(heads.q), model) * (np.abs(terms.value) + terms.error)
-        by_head = (-terms.value, terms.error + added)
+        by_head = (terms.value, terms.error + added)
         exact, off = (part.reshape(batch, of_batch, groups, -1).sum(axis=(0, 3)).reshape(-1, 1, 1) for part in by_head)
         made["sinks"] = Number(exact, model, off)
     return {name: judged(each) for name, each in made.items()}

@@ -668,7 +668,7 @@ class WaySpace:
         beside = [og.ALL_ANSWERS] if self.has_answers_beside else []
         if operation.operand_gradients is not None:
             known = operation.parameters
-            names = [*("q", "k", "v"), *(["bias"] if known["biased"] else [])]
+            names = [*(each.name for each in operation.operands), *(["bias"] if known["biased"] else [])]
             names += ["sinks"] if math.isfinite(float(known["sink"])) else []
             shared = [og.SHARED_BIAS] if known["biased"] else []
             return (*og.ALWAYS_OF_HEADS, *og.alone(names), *shared, *og.ONE_TENSOR, *beside)

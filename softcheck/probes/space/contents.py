@@ -101,8 +101,10 @@ FILLS: Mapping[str, Fill] = {
     "hidden columns": _put(-np.inf, lambda _, __: np.s_[:, 1::3], lambda n, _: np.s_[1::2, (n + 1) // 2 :]),
     "hidden rows": _put(-np.inf, lambda _, __: np.s_[::2]),
     "a short first row": _put(-np.inf, lambda n, _: np.s_[0, max(1, n // 4) :]),
-    # As rows that are padded on the left have them: nothing is seen before the last column, or in the first half.
-    "hidden beginnings": _put(-np.inf, lambda _, __: np.s_[::2, :-1], lambda n, _: np.s_[1::2, : n // 2]),
+    # As rows that are padded on the left have them: a sixteenth is seen, or a half.
+    "hidden beginnings": _put(
+        -np.inf, lambda n, _: np.s_[::2, : n - max(1, n // 16)], lambda n, _: np.s_[1::2, : n // 2]
+    ),
     "far apart": _far_apart,
     "NaN": _put(np.nan, lambda _, column: np.s_[::3, column]),
     "+inf": _put(np.inf, lambda _, column: np.s_[::3, column]),
