@@ -30,9 +30,9 @@ class Logsumexp(torch.autograd.Function):
         return by_q.to(q.dtype), by_k.to(k.dtype), None
 
 
-def function(wrong):
-    @variant(operation="attention_logsumexp", call="f(q, k)")
-    def logsumexp(q, k):
+def function(wrong, call="f(q, k)"):
+    @variant(operation="attention_logsumexp", call=call)
+    def logsumexp(q, k, v=None):
         return Logsumexp.apply(q, k, wrong)
 
     return logsumexp
@@ -50,8 +50,9 @@ def test_gradients_of_a_right_log_sum_exp_are_left_alone(dtype):
     assert made_in(function(""), dtype, (), *ways) == {}
 
 
+@pytest.mark.parametrize("call", ["f(q, k)", "f(q, k, v)"])
 @pytest.mark.parametrize(("wrong", "by"), [("the scale", "q"), ("a query", "k")])
-def test_a_wrong_gradient_is_found(wrong, by):
-    found = made_in(function(wrong), "float32", (), "gradient=varying", f"asked=by {by} alone")
+def test_a_wrong_gradient_is_found(wrong, by, call):
+    found = made_in(function(wrong, call), "float32", (), "gradient=varying", f"asked=by {by} alone")
     assert [each.kind for wrongs in found.values() for each in wrongs] == ["wrong_gradient"] * 2
     assert f"the gradient by {by} of" in found[f"asked=by {by} alone"][0].message

@@ -455,7 +455,8 @@ def names_asked(subject: Subject, asked: str) -> tuple[str, ...]:
     constants = {"bias": bool(known["biased"]), "sinks": math.isfinite(float(known["sink"]))}
     if asked == og.SHARED_BIAS:
         return ("bias",)
-    return og.alone([*OPERANDS, *constants]).get(asked, OPERANDS)
+    own = tuple(operand.name for operand in subject.variant.operation.operands)
+    return og.alone([*own, *constants]).get(asked, own)
 
 
 def differentiable(subject: Subject, bits: Bits) -> Bits | None:
