@@ -129,8 +129,8 @@ SHARED = f"""    kv_heads = k.shape[1]
 
 def test_heads_that_share_keys_are_tried_where_the_code_speaks_of_them(tmp_path):
     right = subject_of(tmp_path, SHARED.format(rule="// (q.shape[1] // kv_heads)"))
-    assert axes_of(right)["groups"] == ("as declared", "2", "3")
+    assert axes_of(right)["groups"] == ("as declared", "2", "3", "17")
     assert made_in(right, "float32", ("groups",)) == {}
     in_turn = subject_of(tmp_path, SHARED.format(rule="% kv_heads"))
-    assert {*made_in(in_turn, "float32", ("groups",))} == {"groups=2", "groups=3"}
+    assert {*made_in(in_turn, "float32", ("groups",))} == {"groups=2", "groups=3", "groups=17"}
     assert "groups" not in axes_of(subject_of(tmp_path, f"    return {SDPA}(q, k, v)\n"))
