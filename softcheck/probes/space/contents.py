@@ -119,7 +119,7 @@ FILLS: Mapping[str, Fill] = {
 
 WITHOUT_NUMBERS = ("hidden rows", "NaN", "+inf")
 """Contents whose first row has an answer without numbers: alone it shows nothing else that is wrong."""
-WITHOUT_A_MEAN = (*WITHOUT_NUMBERS, "hidden columns", "a short first row")
+WITHOUT_A_MEAN = (*WITHOUT_NUMBERS, "hidden columns", "hidden beginnings", "a short first row")
 """Contents of which some rows' losses are infinite or NaN, and so is their mean."""
 
 LIKE: Mapping[str, Callable[[Values], Values]] = {
