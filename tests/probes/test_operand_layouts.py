@@ -6,7 +6,16 @@ from probe_helpers import kinds, made_in
 
 from softcheck.probes import registry
 from softcheck.probes.base import Setting, Subject
-from softcheck.probes.operand_moves import HEADS, MASKS, OF_ALL_HEADS, OF_QUERIES, SHARED, moved, moves_of
+from softcheck.probes.operand_moves import (
+    HEADS,
+    MASKS,
+    OF_ALL_HEADS,
+    OF_ONE_PROMPT,
+    OF_QUERIES,
+    SHARED,
+    moved,
+    moves_of,
+)
 from softcheck.variants.registry import load
 
 SDPA = "torch.nn.functional.scaled_dot_product_attention"
@@ -118,8 +127,9 @@ def test_one_equal_stride_is_not_taken_for_equal_layouts(tmp_path, line, is_foun
     assert bool(pairs) is is_found
 
 
-@pytest.mark.parametrize("lay", HEADS.values(), ids=HEADS)
-def test_heads_of_a_projection_have_the_same_values_and_lie_beside_each_other(lay):
+@pytest.mark.parametrize("name", ["as-projections-leave-them", "in-one-projection"])
+def test_heads_of_a_projection_have_the_same_values_and_lie_beside_each_other(name):
+    lay = HEADS[name]
     given = {
         "q": torch.randn(2, 6, 5, 4),
         "k_blhd": torch.randn(2, 5, 3, 4),
@@ -134,6 +144,18 @@ def test_heads_of_a_projection_have_the_same_values_and_lie_beside_each_other(la
         assert by_length.stride(2) == 4
         assert by_length.stride(1) == (12 * 4 if lay is HEADS["in-one-projection"] else by_length.shape[2] * 4)
     assert lay({name: each[0] for name, each in given.items() if name != "scale"}) is None
+
+
+def test_keys_of_one_prompt_are_views_of_the_first_batch_s_where_all_are_equal():
+    first = {"q": torch.randn(1, 6, 5, 4), "k_blhd": torch.randn(1, 5, 3, 4), "v": torch.randn(1, 3, 5, 4)}
+    given = {name: each.repeat(2, 1, 1, 1) for name, each in first.items()}
+    found = HEADS[OF_ONE_PROMPT](given)
+    assert [found[name].stride(0) for name in ("k_blhd", "v")] == [0, 0]
+    assert found["q"] is given["q"]
+    assert all(torch.equal(found[name], given[name]) for name in given)
+    assert HEADS[OF_ONE_PROMPT](first) is None
+    given["v"][1] += 1
+    assert HEADS[OF_ONE_PROMPT](given) is None
 
 
 def test_slices_of_one_projection_taken_for_tensors_of_their_own_are_found(tmp_path):
