@@ -127,9 +127,9 @@ def test_one_equal_stride_is_not_taken_for_equal_layouts(tmp_path, line, is_foun
     assert bool(pairs) is is_found
 
 
-@pytest.mark.parametrize("name", ["as-projections-leave-them", "in-one-projection"])
-def test_heads_of_a_projection_have_the_same_values_and_lie_beside_each_other(name):
-    lay = HEADS[name]
+@pytest.mark.parametrize("layout", ["as-projections-leave-them", "in-one-projection"])
+def test_heads_of_a_projection_have_the_same_values_and_lie_beside_each_other(layout):
+    lay = HEADS[layout]
     given = {
         "q": torch.randn(2, 6, 5, 4),
         "k_blhd": torch.randn(2, 5, 3, 4),
