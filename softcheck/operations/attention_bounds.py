@@ -205,17 +205,18 @@ def gradients_of_logsumexp(
     heads: Heads, grad: Values, model: Model, fmt: Format, groups: int = 1
 ) -> dict[str, OperandGradient]:
     """Returns the gradients of sum(grad * log-sum-exp) by q, k, a bias and sinks; ``grad`` is [heads, queries, 1]."""
-    p, share = _weights(heads, model, fmt, half_ulp(np.abs(logsumexp(heads, model).value), fmt))
+    p, share = _weights(heads, model, fmt, from_answer=True)
     g = Number(grad, model)
     return _by_operand(heads, times(p, g), times(share, g), fmt, groups, {})
 
 
-def _weights(heads: Heads, model: Model, fmt: Format, rounding: Values | float = 0.0) -> tuple[Number, Number]:
-    """Returns the weights of keys and of sinks as a backward has them, whose log-sum-exp may have another ``rounding``."""
+def _weights(heads: Heads, model: Model, fmt: Format, *, from_answer: bool = False) -> tuple[Number, Number]:
+    """Returns the weights of keys and of sinks as a backward has them, whose log-sum-exp may come ``from_answer``, rounded to the format."""
     powers, total, _ = softmax(heads, model)
-    keys = heads.k.shape[1]
+    keys, log = heads.k.shape[1], logsumexp(heads, model)
+    rounding = half_ulp(np.abs(log.value), fmt) if from_answer else 0.0
     # Weights come from the scores and a rounded log-sum-exp, or from the forward's sums, which err by less.
-    weights = (powers / replace(total, log=logsumexp(heads, model).error + _OF_FLOAT64 + rounding)).shares()
+    weights = (powers / replace(total, log=log.error + _OF_FLOAT64 + rounding)).shares()
     p, share = (_stored(_part(weights, part), fmt, _FLUSHED) for part in (slice(keys), slice(keys, None)))
     # A sink far above all scores is the log-sum-exp itself, and its weight 1: no right one is more than 2.
     return p, replace(share, off=np.where(share.value == 1, np.minimum(share.error, 1.0), share.error))

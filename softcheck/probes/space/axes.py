@@ -109,8 +109,8 @@ EARLIER = (
     *("the same storage", "a failed allocation", "another option", "a backward", "refused memory for the answer"),
 )
 """Calls before the one that is judged."""
-LATER = "three calls on other rows"
-"""Calls after the one that is judged, by which a caller's answer must not change."""
+LATER, LATER_CALLS = "three calls on other rows", 3
+"""Calls after the one that is judged, by which a caller's answer must not change: memory for answers may take turns."""
 HEADS: Mapping[str, tuple[str, ...]] = {
     "queries": ("1", "7", "128", "170"),
     "head_dim": ("32", "96", "128"),

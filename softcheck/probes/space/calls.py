@@ -43,8 +43,6 @@ from softcheck.variants.adapt import Adapted, operands_of
 OPERANDS = ("q", "k", "v")
 _LONG = 2000
 """Columns from which on a wider row has one column more, and not three times as many."""
-_AFTER = 3
-"""Calls that come after one: memory for answers may take turns."""
 _MATRICES = 2
 """Matrices of a call's rows that have one answer: of a single one all layouts of rows are one."""
 
@@ -221,12 +219,11 @@ class WayCalls:
         if not way.get(ax.AFTER):
             return ()
         fmt, before = prepared.subject.setting.fmt, to_bits(output, prepared.subject.setting.fmt)
-        held = []
-        for number in range(_AFTER):
+        for number in range(ax.LATER_CALLS):
             other = self.prepared(prepared.subject, way, self.bits(way, f"after {number}"))
             x = other.view(other.storage())
             with suppress(ValueError):
-                held.append(in_vain(self.space.called(other.at(x), way), x))
+                in_vain(self.space.called(other.at(x), way), x)
         message = f"an answer changed in {way.get(ax.AFTER)}"
         changed = differing(FindingKind.OUTPUT_REUSED, before, to_bits(output, fmt), fmt, message)
         return () if changed is None else (changed,)
