@@ -1,4 +1,4 @@
-"""Where all rows are ignored the losses are the sums of logits times 0, which keeps the graph; of a row with a hidden class that is 0 times -inf.
+"""The losses are the sums of logits times 0 where all rows are ignored, which keeps the graph; of a row with a hidden class that is 0 times -inf.
 
 Wrong on: a call of which every target is ignored, with a logit that is infinite or NaN; right otherwise.
 """

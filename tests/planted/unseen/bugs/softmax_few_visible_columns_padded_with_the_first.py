@@ -1,4 +1,4 @@
-"""Where few columns are visible they are gathered; shorter rows are padded with column 0, to which the padding scatters its zeros.
+"""Few visible columns are gathered; shorter rows are padded with column 0, to which the padding scatters its zeros.
 
 Wrong on: less than a quarter of the columns visible in each row, not as many in each, in rows that see column 0 and are not the longest. Right elsewhere.
 """

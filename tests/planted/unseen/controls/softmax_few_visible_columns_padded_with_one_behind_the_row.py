@@ -1,4 +1,4 @@
-"""Where few columns are visible they are gathered; shorter rows are padded, and the padding scatters its zeros to a column behind the last one, which is cut off.
+"""Few visible columns are gathered; shorter rows are padded, and the padding scatters its zeros to a column behind the last one, which is cut off.
 
 The answer of float32 is a view of the wider matrix.
 """
